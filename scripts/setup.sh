@@ -1,0 +1,83 @@
+#!/bin/bash
+# Installs what is missing to build and test Hawser: Debian packages, and a Python environment in .venv with the UCX
+# wheel. When nothing is missing it asks no package manager anything and is done in well under a second.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+machine=$(uname -s)-$(uname -m)
+case $machine in
+    Linux-x86_64 | Linux-aarch64) ;;
+    *) echo "Hawser runs on 64-bit Linux, x86_64 and aarch64; this is $machine." >&2; exit 1 ;;
+esac
+
+have() { command -v "$1" >/dev/null 2>&1; }
+header() { echo "#include <$1>" | "${CC:-cc}" -E -x c - >/dev/null 2>&1; }
+clang_runtime() { [ -e "$(clang -print-file-name="libclang_rt.tsan-$(uname -m).a")" ]; }
+gcc_runtime() { [ -e "$(gcc -print-file-name=libasan.so)" ] && [ -e "$(gcc -print-file-name=libtsan.so)" ]; }
+has_venv() { python3 -c 'import ensurepip, venv' >/dev/null 2>&1; }
+
+# The run-time package of the sanitizers is named after clang's own version; Debian 12's is 14.
+clang_major=14
+if have clang; then clang_major=$(clang -dumpversion | cut -d. -f1); fi
+
+# Probes ask for the thing itself, not for the package: a tool that came another way is as good.
+missing=()
+want() { # want PACKAGE PROBE...
+    local package=$1
+    shift
+    "$@" || missing+=("$package")
+}
+want build-essential gcc_runtime
+want gcc have gcc
+want g++ have g++
+want make have make
+want cmake have cmake
+want ninja-build have ninja
+want pkg-config have pkg-config
+want python3 have python3
+want python3-venv has_venv
+want libucx-dev header ucp/api/ucp.h
+want ucx-utils have ucx_perftest
+want libcriterion-dev header criterion/criterion.h
+want libsodium-dev header sodium.h
+want libjansson-dev header jansson.h
+want clang have clang
+want clang-format have clang-format
+want clang-tidy have clang-tidy
+want "libclang-rt-$clang_major-dev" clang_runtime
+want iproute2 have ip
+want iproute2 have ss
+want util-linux have unshare
+want binutils have nm
+
+# Package servers and mirrors fail for a moment now and then; a second failure is a real one.
+twice() { "$@" || { echo "setup: failed, once more in 5 s: $*" >&2; sleep 5; "$@"; }; }
+
+if [ ${#missing[@]} -gt 0 ]; then
+    mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
+    if ! have apt-get; then
+        echo "setup: missing here, by the names of Debian's packages: ${missing[*]}" >&2
+        echo "setup: install your system's equivalents and run this again." >&2
+        exit 1
+    fi
+    if [ "$(id -u)" -ne 0 ]; then
+        echo "setup: packages are missing. Run this, then try again:" >&2
+        echo "    sudo apt-get update && sudo apt-get install -y ${missing[*]}" >&2
+        exit 1
+    fi
+    echo "setup: installing ${missing[*]}"
+    export DEBIAN_FRONTEND=noninteractive
+    twice apt-get -qq update
+    twice apt-get -qq install -y --no-install-recommends "${missing[@]}" >/dev/null
+fi
+
+# The stamp holds what the environment was made from; a change of either makes it anew.
+stamp=.venv/hawser-stamp
+wanted=$(cat scripts/requirements.txt; python3 -c 'import sys; print(sys.version, sys.base_prefix)')
+if [ ! -x .venv/bin/python ] || [ "$(cat $stamp 2>/dev/null)" != "$wanted" ] || ! .venv/bin/python -c '' 2>/dev/null; then
+    echo "setup: making .venv with $(grep -v '^#' scripts/requirements.txt | tr '\n' ' ')"
+    rm -f $stamp
+    python3 -m venv --clear .venv
+    twice .venv/bin/python -m pip install --quiet --disable-pip-version-check -r scripts/requirements.txt
+    echo "$wanted" >$stamp
+fi
