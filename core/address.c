@@ -1,0 +1,73 @@
+#include "address.h"
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ADDRESSES 32u
+
+void hws__address_host(const struct sockaddr_storage *a, char *text, size_t size)
+{
+    const void *in = a->ss_family == AF_INET
+                         ? (const void *)&((const struct sockaddr_in *)a)->sin_addr
+                         : (const void *)&((const struct sockaddr_in6 *)a)->sin6_addr;
+
+    text[0] = '\0';
+    if (a->ss_family == AF_INET || a->ss_family == AF_INET6) {
+        inet_ntop(a->ss_family, in, text, (socklen_t)size);
+    }
+}
+
+uint16_t hws__address_port(const struct sockaddr_storage *a)
+{
+    return ntohs(a->ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)a)->sin6_port
+                                          : ((const struct sockaddr_in *)a)->sin_port);
+}
+
+void hws__address_text(const struct sockaddr_storage *a, char *text, size_t size)
+{
+    char host[INET6_ADDRSTRLEN];
+
+    hws__address_host(a, host, sizeof host);
+    if (host[0] == '\0') {
+        text[0] = '\0';
+        return;
+    }
+    snprintf(text, size, a->ss_family == AF_INET6 ? "[%s]:%u" : "%s:%u", host,
+             (unsigned)hws__address_port(a));
+}
+
+socklen_t hws__address_length(const struct sockaddr_storage *a)
+{
+    return a->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+}
+
+uint32_t hws__address_resolve(const char *host, uint16_t port, bool numeric, bool passive,
+                              struct sockaddr_storage **out)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
+                             .ai_flags = AI_NUMERICSERV | (numeric ? AI_NUMERICHOST : 0) |
+                                         (passive ? AI_PASSIVE : 0)};
+    struct addrinfo *list, *a;
+    char service[8];
+    uint32_t n = 0;
+
+    snprintf(service, sizeof service, "%u", (unsigned)port);
+    if (getaddrinfo(host, service, &hints, &list) != 0) {
+        return 0;
+    }
+    if ((*out = calloc(ADDRESSES, sizeof **out)) != NULL) {
+        for (a = list; a != NULL && n < ADDRESSES; a = a->ai_next) {
+            if (a->ai_family == AF_INET || a->ai_family == AF_INET6) {
+                memcpy(&(*out)[n++], a->ai_addr, a->ai_addrlen);
+            }
+        }
+        if (n == 0) {
+            free(*out);
+            *out = NULL;
+        }
+    }
+    freeaddrinfo(list);
+    return n;
+}

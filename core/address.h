@@ -1,0 +1,26 @@
+/*
+ * Socket addresses as text, and back.
+ */
+#ifndef HWS_CORE_ADDRESS_H
+#define HWS_CORE_ADDRESS_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/** "1.2.3.4:5" or "[::1]:5"; "" for another family. */
+void hws__address_text(const struct sockaddr_storage *a, char *text, size_t size);
+/** The address alone, without the port. */
+void hws__address_host(const struct sockaddr_storage *a, char *text, size_t size);
+uint16_t hws__address_port(const struct sockaddr_storage *a);
+socklen_t hws__address_length(const struct sockaddr_storage *a);
+
+/**
+ * Resolve into a new array, at most 32 entries.
+ * @param numeric  only if `host` is an address: never asks anybody
+ * @return how many, 0 if there is none
+ */
+uint32_t hws__address_resolve(const char *host, uint16_t port, bool numeric, bool passive,
+                              struct sockaddr_storage **out);
+
+#endif

@@ -1,0 +1,494 @@
+#include "am.h"
+#include "error.h"
+#include "guard.h"
+#include "hello.h"
+#include "options.h"
+#include "post.h"
+#include "progress.h"
+#include "queue.h"
+#include "raw.h"
+#include "tag.h"
+#include "ucx_loader.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* Keep the header; data that fits goes behind it, aligned. */
+static bool keep_header(struct hws__message *m, const void *header, size_t length)
+{
+    void *to = m->inlined;
+
+    m->detail.header_length = length;
+    m->header_length = (length + 15) & ~(size_t)15;
+    if (m->header_length > HWS__MESSAGE_INLINE && (to = malloc(m->header_length)) == NULL) {
+        m->header_length = 0;
+        return false;
+    }
+    m->detail.header = length != 0 ? to : NULL;
+    if (length != 0) {
+        memcpy(to, header, length);
+    }
+    return true;
+}
+
+/* Tell the handler. The message is the receiver's from here on. */
+static void tell(struct hws__message *m, const struct hws__am_handler *h, int32_t status)
+{
+    bool keep = h->sink.callback == NULL || (h->flags & HWS_AM_BUFFER) || m->rndv;
+    hws_event e = {.kind = HWS_EVENT_AM,
+                   .source = m->ep_id,
+                   .status = status,
+                   .length = m->length,
+                   .tag = m->tag,
+                   .detail = &m->detail};
+
+    m->detail.data = m->data;
+    m->detail.data_length = m->length;
+    m->detail.endpoint = m->ep_id;
+    m->detail.buffer = 0;
+    if (status < 0) {
+        e.detail = hws_error_text(status);
+        hws__emit(m->worker, &h->sink, &e, NULL);
+        hws__message_release(m);
+        return;
+    }
+    if (m->rndv) {
+        e.flags |= HWS_EVENT_FLAG_RNDV;
+    }
+    if (keep) {
+        e.flags |= HWS_EVENT_FLAG_BUFFER;
+        m->detail.buffer = hws__message_publish(m);
+    }
+    hws__emit(m->worker, &h->sink, &e, keep ? NULL : m);
+}
+
+ucs_status_t hws__am_arrived(struct hws__uworker *u, struct hws__endpoint *ep, uint32_t am_id,
+                             const void *header, size_t header_length, void *data, size_t length,
+                             uint64_t attr)
+{
+    struct hws__worker *w = u->worker;
+    struct hws__am_handler *h = am_id <= HWS_AM_ID_MAX ? w->handlers[am_id] : NULL;
+    struct hws__message *m;
+    int s;
+
+    if (ep == NULL || !ep->hello_done || h == NULL) {
+        HWS__COUNT(w, am_dropped, 1);
+        return UCS_OK;
+    }
+    ep->received++;
+    ep->bytes_received += length;
+    if ((m = hws__message_take(w, HWS_KIND_BUFFER)) == NULL ||
+        !keep_header(m, header, header_length) ||
+        (s = hws__message_fill(m, u, data, length, attr)) == UCS_ERR_NO_MEMORY) {
+        if (m != NULL) {
+            hws__message_release(m);
+        }
+        hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory for an active message");
+        return UCS_OK;
+    }
+    m->ep = ep;
+    m->ep_id = ep->obj.id;
+    m->tag = am_id;
+    /* The user's allocator must not run inside UCX; nor can a fetch be waited for here. */
+    if ((m->rndv && !(h->flags & HWS_AM_DEFER)) || (h->alloc != NULL && !m->rndv)) {
+        hws__list_append(&w->am_pending, &m->order_worker);
+        w->todo = true;
+    } else {
+        tell(m, h, HWS_OK);
+    }
+    return (ucs_status_t)s;
+}
+
+ucs_status_t hws__am_cb(void *arg, const void *header, size_t header_length, void *data,
+                        size_t length, const ucp_am_recv_param_t *param)
+{
+    struct hws__uworker *u = arg;
+    uint16_t am_id;
+
+    if (header_length < HWS__AM_PREFIX) {
+        HWS__COUNT(u->worker, am_dropped, 1);
+        return UCS_OK;
+    }
+    memcpy(&am_id, header, sizeof am_id);
+    return hws__am_arrived(u,
+                           hws__uworker_ep(u, param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP
+                                                  ? param->reply_ep
+                                                  : NULL),
+                           am_id, (const char *)header + HWS__AM_PREFIX,
+                           header_length - HWS__AM_PREFIX, data, length, param->recv_attr);
+}
+
+/* Memory for the data: the user's hook, or ours. */
+static bool allocate(struct hws__message *m, const struct hws__am_handler *h)
+{
+    if (h->alloc != NULL) {
+        m->hooked = true;
+        m->free_fn = h->free;
+        m->alloc_arg = h->alloc_arg;
+        hws__callback_depth++;
+        m->memory = h->alloc(h->alloc_arg, m->length, h->memory_kind);
+        hws__callback_depth--;
+    } else {
+        m->memory = malloc(m->length != 0 ? m->length : 1);
+    }
+    return m->memory != NULL;
+}
+
+static void fetch_ended(struct hws__message *m, ucs_status_t status)
+{
+    struct hws__am_handler *h = m->worker->handlers[m->tag];
+    int32_t code = hws__from_ucx(status);
+
+    m->fetching = false;
+    if (h == NULL) {
+        HWS__COUNT(m->worker, am_dropped, 1);
+        hws__message_release(m);
+        return;
+    }
+    if (code < 0 && m->ep->obj.id == m->ep_id && m->ep->failed) {
+        code = m->ep->status;
+    }
+    m->rndv = false;
+    m->data = m->memory;
+    tell(m, h, code);
+}
+
+static void message_fetched(void *request, ucs_status_t status, size_t length, void *user_data)
+{
+    struct hws__message *m = user_data;
+    struct hws__uworker *u = m->fetch_from;
+
+    (void)length;
+    hws__ucx.ucp_request_free(request);
+    if (atomic_load(&u->destroying)) {
+        return; /* on the background thread; the owner ends it, see hws__am_orphans() */
+    }
+    u->pending--;
+    hws__list_remove(&m->held);
+    fetch_ended(m, status);
+}
+
+void hws__am_orphans(struct hws__uworker *u)
+{
+    struct hws__list *n;
+
+    while ((n = hws__list_pop(&u->fetching)) != NULL) {
+        fetch_ended(hws__container(n, struct hws__message, held), UCS_ERR_CANCELED);
+    }
+}
+
+/* Fetch a rendezvous message into memory of the handler's. */
+static void fetch(struct hws__message *m, struct hws__am_handler *h)
+{
+    ucp_request_param_t param = {.op_attr_mask =
+                                     UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                                     UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_RECV_INFO,
+                                 .cb.recv_am = message_fetched,
+                                 .user_data = m,
+                                 .memory_type = (ucs_memory_type_t)h->memory_kind};
+    struct hws__uworker *u = m->uworker;
+    void *desc = m->desc;
+    ucs_status_ptr_t r;
+    size_t got;
+
+    param.recv_info.length = &got;
+    m->desc = NULL;
+    m->uworker = NULL;
+    m->fetching = true;
+    hws__list_remove(&m->held);
+    /* Counted before the call: UCX may call back inside it when the peer is gone. */
+    m->fetch_from = u;
+    u->pending++;
+    hws__list_append(&u->fetching, &m->held);
+    r = hws__ucx.ucp_am_recv_data_nbx(u->ucx, desc, m->memory, m->length, &param);
+    if (!UCS_PTR_IS_PTR(r)) {
+        u->pending--;
+        hws__list_remove(&m->held);
+        fetch_ended(m, r == NULL ? UCS_OK : UCS_PTR_STATUS(r));
+    }
+}
+
+int hws__am_step(struct hws__worker *w)
+{
+    struct hws__list *n;
+    int done = 0;
+
+    for (; (n = hws__list_pop(&w->am_pending)) != NULL; done++) {
+        struct hws__message *m = hws__container(n, struct hws__message, order_worker);
+        struct hws__am_handler *h = w->handlers[m->tag];
+        const void *from = m->data;
+        void *ours = m->memory;
+
+        if (h == NULL || (m->rndv && m->desc == NULL)) {
+            HWS__COUNT(w, am_dropped, 1);
+            hws__message_release(m);
+            continue;
+        }
+        if (!allocate(m, h)) {
+            m->memory = ours;
+            m->hooked = false;
+            tell(m, h, h->alloc != NULL ? HWS_E_ALLOCATOR : HWS_E_NO_MEMORY);
+        } else if (m->rndv) {
+            fetch(m, h);
+        } else {
+            if (m->length != 0) {
+                memcpy(m->memory, from, m->length);
+            }
+            free(ours);
+            m->data = m->memory;
+            hws__message_orphan(m);
+            tell(m, h, HWS_OK);
+        }
+    }
+    return done;
+}
+
+/* Prefix and header, where they stay until UCX is done. */
+static int32_t build_header(struct hws__post *p, struct hws__op *op, char **out)
+{
+    char *to = op->header;
+
+    if (p->header == op->header + HWS__AM_PREFIX) {
+        *out = to; /* a submission has copied it here already */
+    } else if (op->extra != NULL && p->op == op) {
+        *out = to = op->extra;
+    } else {
+        if (p->mask + HWS__AM_PREFIX > HWS__OP_HEADER &&
+            (to = op->extra = malloc(p->mask + HWS__AM_PREFIX)) == NULL) {
+            return hws__fail(HWS_E_NO_MEMORY, p->source, "header of %llu bytes",
+                             (unsigned long long)p->mask);
+        }
+        if (p->mask != 0) {
+            memcpy(to + HWS__AM_PREFIX, p->header, p->mask);
+        }
+        *out = to;
+    }
+    memset(to, 0, HWS__AM_PREFIX);
+    memcpy(to, &(uint16_t){(uint16_t)p->am_id}, sizeof(uint16_t));
+    return HWS_OK;
+}
+
+static int32_t am_send_run(struct hws__post *p)
+{
+    struct hws__endpoint *ep = p->ep;
+    ucp_request_param_t param;
+    struct hws__op *op;
+    char *header = NULL;
+    int32_t r;
+
+    if (!ep->open) {
+        r = hws__endpoint_check(ep);
+        return hws__fail(r, p->source, "%s", ep->text[0] ? ep->text : hws_error_text(r));
+    }
+    if (p->mask > p->worker->max_header - HWS__AM_PREFIX) {
+        return hws__fail(HWS_E_TOO_BIG, p->source, "header of %llu bytes, at most %llu",
+                         (unsigned long long)p->mask,
+                         (unsigned long long)(p->worker->max_header - HWS__AM_PREFIX));
+    }
+    if ((op = hws__op_next(p)) == NULL) {
+        return HWS_E_TOO_MANY;
+    }
+    if (p->op == NULL) {
+        op->extra = NULL;
+    }
+    if ((r = build_header(p, op, &header)) < 0) {
+        return r;
+    }
+    hws__op_param(p, op, &param);
+    param.flags = ep->send_flags;
+    if (p->opts->flags & HWS_OP_EAGER) {
+        param.flags |= UCP_AM_SEND_FLAG_EAGER;
+    } else if (p->opts->flags & HWS_OP_RNDV) {
+        param.flags |= UCP_AM_SEND_FLAG_RNDV;
+    }
+    {
+        void *extra = op->extra;
+        bool raw = ep->raw;
+
+        r = hws__op_posted(p, op, ep->uworker,
+                           hws__ucx.ucp_am_send_nbx(ep->ucx, raw ? p->am_id : HWS__AM_USER,
+                                                    raw ? header + HWS__AM_PREFIX : header,
+                                                    p->mask + (raw ? 0 : HWS__AM_PREFIX),
+                                                    hws__op_buffer(p, op), p->length, &param));
+        if (r == HWS_OK) {
+            op->extra = extra;
+        } else if (p->op == NULL) {
+            free(extra);
+            op->extra = NULL;
+        }
+    }
+    if (r >= 0) {
+        p->done_tag = p->am_id;
+        p->done_length = hws__bytes(p->buffer, p->length, p->opts->flags);
+        ep->sent++;
+        ep->bytes_sent += p->done_length;
+        if (r == HWS_OK) {
+            op->done_tag = p->am_id;
+            op->done_length = p->done_length;
+        }
+        if (!ep->uworker->hot) {
+            hws__uworker_heat(ep->uworker);
+        }
+    }
+    return r;
+}
+
+int32_t hws_am_send(hws_id endpoint, uint32_t am_id, const void *header, uint64_t header_length,
+                    const void *buffer, uint64_t length, const hws_op_opts *opts, hws_id *op)
+{
+    struct hws__post p = {.run = am_send_run,
+                          .source = endpoint,
+                          .buffer = (void *)(uintptr_t)buffer,
+                          .length = length,
+                          .am_id = am_id,
+                          .mask = header_length,
+                          .header = header,
+                          .kind = HWS_EVENT_AM_SEND};
+    int32_t r;
+
+    HWS__ENTER();
+    if ((r = hws__post_endpoint(&p)) < 0) {
+        return r;
+    }
+    if (am_id > HWS_AM_ID_MAX || (header == NULL && header_length != 0)) {
+        return hws__fail(HWS_E_INVALID, endpoint, "am_id %u, at most %u, or a null header", am_id,
+                         HWS_AM_ID_MAX);
+    }
+    return hws__post(&p, opts, op);
+}
+
+static int32_t am_recv_run(struct hws__post *p)
+{
+    struct hws__message *m = hws__obj_find(&hws__objects, p->tag);
+    int32_t r;
+
+    if (m == NULL) {
+        return hws__id_error(&hws__objects, p->tag, HWS_KIND_BUFFER);
+    }
+    if (!m->rndv || m->desc == NULL) {
+        return hws__fail(HWS_E_IN_USE, p->tag, "the data was fetched, or the peer is gone");
+    }
+    p->source = m->ep_id;
+    if (m->length > hws__bytes(p->buffer, p->length, p->opts->flags)) {
+        return hws__fail(HWS_E_TRUNCATED, p->tag, "the data has %llu bytes",
+                         (unsigned long long)m->length);
+    }
+    p->done_tag = m->tag;
+    r = hws__fetch(p, m->uworker, m->desc, m->length);
+    if (r != HWS_E_TOO_MANY) {
+        m->desc = NULL;
+        m->uworker = NULL;
+        hws__list_remove(&m->held);
+    }
+    return r;
+}
+
+int32_t hws_am_recv(hws_id buffer_id, void *buffer, uint64_t length, const hws_op_opts *opts,
+                    hws_id *op)
+{
+    struct hws__post p = {.run = am_recv_run,
+                          .buffer = buffer,
+                          .length = length,
+                          .tag = buffer_id,
+                          .kind = HWS_EVENT_AM_RECV};
+    struct hws__message *m = NULL;
+
+    HWS__ENTER();
+    if (hws__id_kind(buffer_id) == HWS_KIND_BUFFER) {
+        m = hws__obj_find(&hws__objects, buffer_id);
+    }
+    if (m == NULL) {
+        return hws__id_error(&hws__objects, buffer_id, HWS_KIND_BUFFER);
+    }
+    p.worker = m->worker;
+    return hws__post(&p, opts, op);
+}
+
+int32_t hws_am_handler(hws_id worker, uint32_t am_id, const hws_am_opts *opts)
+{
+    struct hws__am_handler h, *slot;
+    struct hws__worker *w;
+    hws_am_opts o;
+    bool nested;
+    int32_t r = HWS_OK;
+
+    HWS__ENTER();
+    if ((w = hws__worker_find(worker, &r)) == NULL) {
+        return r;
+    }
+    if (am_id > HWS_AM_ID_MAX) {
+        return hws__fail(HWS_E_INVALID, worker, "am_id %u, at most %u", am_id, HWS_AM_ID_MAX);
+    }
+    if ((r = hws__options(&o, sizeof o, opts, "active message")) < 0 ||
+        (r = hws__sink_set(&h.sink, &o.sink)) < 0) {
+        return r;
+    }
+    if (o.flags & ~(uint32_t)(HWS_AM_DEFER | HWS_AM_BUFFER)) {
+        return hws__fail(HWS_E_INVALID, worker, "unknown flags %#x", o.flags);
+    }
+    h.flags = o.flags;
+    h.memory_kind = o.memory_kind;
+    h.alloc = o.alloc;
+    h.free = o.free;
+    h.alloc_arg = o.alloc_arg;
+    hws__sink_feed(&h.sink, worker);
+    slot = hws__sink_none(&h.sink) ? NULL : malloc(sizeof *slot);
+    if (slot == NULL && !hws__sink_none(&h.sink)) {
+        return hws__fail(HWS_E_NO_MEMORY, worker, "handler");
+    }
+    if (slot != NULL) {
+        *slot = h;
+    }
+    nested = hws__own(w);
+    if (atomic_load(&w->obj.id) != worker) {
+        hws__disown(w, nested);
+        free(slot);
+        return hws__id_error(&hws__objects, worker, HWS_KIND_WORKER);
+    }
+    free(w->handlers[am_id]);
+    w->handlers[am_id] = slot;
+    for (struct hws__list *n = w->uworkers.next; n != &w->uworkers; n = n->next) {
+        struct hws__uworker *u = hws__container(n, struct hws__uworker, link);
+
+        if (u->raw) {
+            hws__raw_handler(u, am_id, slot != NULL);
+        }
+    }
+    hws__disown(w, nested);
+    return HWS_OK;
+}
+
+int32_t hws_am_header_max(hws_id worker, uint64_t *out)
+{
+    struct hws__worker *w;
+    int32_t r = HWS_OK;
+
+    HWS__ENTER();
+    if ((w = hws__worker_find(worker, &r)) == NULL) {
+        return r;
+    }
+    if (out == NULL) {
+        return hws__fail(HWS_E_INVALID, worker, "out is null");
+    }
+    *out = w->max_header - HWS__AM_PREFIX;
+    return HWS_OK;
+}
+
+int32_t hws_buffer_data(hws_id buffer, void **data, uint64_t *length)
+{
+    struct hws__message *m = NULL;
+
+    HWS__ENTER();
+    if (hws__id_kind(buffer) == HWS_KIND_BUFFER) {
+        m = hws__obj_find(&hws__objects, buffer);
+    }
+    if (m == NULL) {
+        return hws__id_error(&hws__objects, buffer, HWS_KIND_BUFFER);
+    }
+    if (data != NULL) {
+        *data = (void *)(uintptr_t)m->data;
+    }
+    if (length != NULL) {
+        *length = m->length;
+    }
+    return HWS_OK;
+}

@@ -1,0 +1,208 @@
+#include "endpoint.h"
+#include "error.h"
+#include "guard.h"
+#include "listener.h"
+#include "progress.h"
+#include "queue.h"
+#include "time.h"
+
+static void listener_command(struct hws__worker *w, void *arg)
+{
+    struct hws__listener *l = hws__obj_find(&hws__objects, (hws_id)(uintptr_t)arg);
+
+    if (l != NULL && l->worker == w) {
+        hws__listener_close(l);
+    }
+}
+
+static void message_command(struct hws__worker *w, void *arg)
+{
+    struct hws__message *m = hws__obj_find(&hws__objects, (hws_id)(uintptr_t)arg);
+
+    if (m != NULL && m->worker == w) {
+        hws__message_release(m);
+    }
+}
+
+static void op_command(struct hws__worker *w, void *arg)
+{
+    struct hws__op *op = hws__op_find((hws_id)(uintptr_t)arg);
+
+    if (op == NULL || op->worker != w) {
+        return;
+    }
+    if (op->stage == HWS__STAGE_ENDED) {
+        hws__op_release(op);
+    } else {
+        op->flags |= HWS_OP_DETACHED;
+    }
+}
+
+/* Run it on the worker, now or by its owner. */
+static int32_t on_worker(struct hws__worker *w, void (*fn)(struct hws__worker *, void *), hws_id id)
+{
+    bool nested = false;
+
+    if (!hws__own_try(w) && !(nested = hws__owned(w))) {
+        return hws__command(w, fn, (void *)(uintptr_t)id)
+                   ? HWS_OK
+                   : hws__fail(HWS_E_TOO_MANY, id, "no operation is free");
+    }
+    fn(w, (void *)(uintptr_t)id);
+    hws__disown(w, nested);
+    if (!nested) {
+        hws__wake(w);
+    }
+    return HWS_OK;
+}
+
+static int32_t close_op(hws_id id)
+{
+    struct hws__op *op = hws__op_find(id);
+
+    if (op == NULL) {
+        return hws__op_id_error(id);
+    }
+    if (op->callback != NULL || op->queue != NULL) {
+        return hws__fail(HWS_E_INVALID, id, "the result goes to a callback or a queue");
+    }
+    return on_worker(op->worker, op_command, id);
+}
+
+int32_t hws_close(hws_id id)
+{
+    struct hws__obj *o;
+
+    HWS__ENTER();
+    switch (hws__id_kind(id)) {
+    case HWS_KIND_CONTEXT:
+        return hws__context_close(id);
+    case HWS_KIND_WORKER:
+        return hws__worker_close(id);
+    case HWS_KIND_ENDPOINT:
+        return hws__endpoint_close_id(id);
+    case HWS_KIND_QUEUE:
+        return hws__queue_close(id);
+    case HWS_KIND_OP:
+        return close_op(id);
+    default:
+        break;
+    }
+    if ((o = hws__obj_find(&hws__objects, id)) == NULL) {
+        return hws__id_error(&hws__objects, id, 0);
+    }
+    if (hws__id_kind(id) == HWS_KIND_LISTENER) {
+        return on_worker(((struct hws__listener *)(void *)o)->worker, listener_command, id);
+    }
+    return on_worker(((struct hws__message *)(void *)o)->worker, message_command, id);
+}
+
+/* The workers whose progress brings the end of an object nearer. */
+static uint32_t workers_of(hws_id id, hws_id *out, uint32_t room)
+{
+    struct hws__obj *o = hws__obj_find(&hws__objects, id);
+    struct hws__context *c;
+    uint32_t n;
+
+    if (o == NULL) {
+        return 0;
+    }
+    switch (hws__id_kind(id)) {
+    case HWS_KIND_CONTEXT:
+        c = (struct hws__context *)(void *)o;
+        pthread_mutex_lock(&c->lock);
+        n = c->worker_count < room ? c->worker_count : room;
+        for (uint32_t i = 0; i < n; i++) {
+            out[i] = c->workers[i];
+        }
+        pthread_mutex_unlock(&c->lock);
+        return n;
+    case HWS_KIND_WORKER:
+        out[0] = id;
+        return 1;
+    case HWS_KIND_ENDPOINT:
+        out[0] = atomic_load(&((struct hws__endpoint *)(void *)o)->worker->obj.id);
+        return 1;
+    case HWS_KIND_LISTENER:
+        out[0] = atomic_load(&((struct hws__listener *)(void *)o)->worker->obj.id);
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+int32_t hws_close_wait(hws_id id, uint64_t timeout_ns)
+{
+    uint64_t end = hws__deadline(timeout_ns == HWS_FOREVER ? 0 : hws__now(), timeout_ns);
+    hws_id workers[64];
+    int32_t r;
+
+    HWS__ENTER();
+    if (hws__in_callback()) {
+        return hws__fail(HWS_E_DEADLOCK, id, "hws_close_wait inside a callback");
+    }
+    if ((r = hws_close(id)) < 0) {
+        return r;
+    }
+    while (hws__obj_find(&hws__objects, id) != NULL) {
+        uint32_t n = workers_of(id, workers, 64);
+
+        for (uint32_t i = 0; i < n; i++) {
+            struct hws__worker *w = hws__obj_find(&hws__objects, workers[i]);
+
+            if (w == NULL) {
+                continue;
+            }
+            if (hws__own_try(w)) {
+                /* What is cold, and the deadlines of closing, must be looked at at once. */
+                if (hws__sweep(w) == 0) {
+                    hws__slow(w);
+                }
+                hws__hand_over(w);
+                hws__own_release(w);
+            }
+        }
+        if (end != UINT64_MAX && hws__now() >= end) {
+            return hws__fail(HWS_E_TIMED_OUT, id, "closing goes on");
+        }
+        sched_yield();
+    }
+    return HWS_OK;
+}
+
+int32_t hws_user_set(hws_id id, uint64_t user)
+{
+    struct hws__obj *o;
+
+    HWS__ENTER();
+    if ((o = hws__obj_find(&hws__objects, id)) == NULL) {
+        return hws__id_error(&hws__objects, id, 0);
+    }
+    atomic_store(&o->user, user);
+    return HWS_OK;
+}
+
+int32_t hws_user_get(hws_id id, uint64_t *user)
+{
+    struct hws__obj *o;
+
+    HWS__ENTER();
+    if ((o = hws__obj_find(&hws__objects, id)) == NULL) {
+        return hws__id_error(&hws__objects, id, 0);
+    }
+    if (user == NULL) {
+        return hws__fail(HWS_E_INVALID, id, "user is null");
+    }
+    *user = atomic_load(&o->user);
+    return HWS_OK;
+}
+
+int32_t hws_kind(hws_id id)
+{
+    HWS__ENTER();
+    if (hws__id_kind(id) == HWS_KIND_OP) {
+        return hws__op_find(id) != NULL ? HWS_KIND_OP : hws__op_id_error(id);
+    }
+    return hws__obj_find(&hws__objects, id) != NULL ? (int32_t)hws__id_kind(id)
+                                                    : hws__id_error(&hws__objects, id, 0);
+}

@@ -1,0 +1,316 @@
+/*
+ * The client's side of a connection: resolve, find a UCX worker, dial, fall back.
+ */
+#include "address.h"
+#include "endpoint.h"
+#include "error.h"
+#include "guard.h"
+#include "hello.h"
+#include "log.h"
+#include "options.h"
+#include "post.h"
+#include "progress.h"
+#include "time.h"
+#include "ucx_loader.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How long a connect may take that names no deadline. */
+#define CONNECT_TIMEOUT_NS UINT64_C(30000000000)
+
+struct resolve_job {
+    struct hws__job job;
+    struct hws__worker *worker;
+    hws_id endpoint;
+    struct sockaddr_storage *addresses;
+    uint32_t count;
+    uint16_t port;
+    char host[256];
+};
+
+static void resolved(struct hws__worker *w, void *arg)
+{
+    struct resolve_job *j = arg;
+    struct hws__endpoint *ep = hws__obj_find(&hws__objects, j->endpoint);
+
+    atomic_fetch_sub(&w->jobs, 1);
+    if (ep == NULL || ep->phase != HWS__PHASE_RESOLVING || ep->failed) {
+        free(j->addresses);
+    } else if (j->count == 0) {
+        hws__endpoint_fail(ep, HWS_E_RESOLVE, "\"%.64s\" does not resolve", j->host);
+    } else {
+        ep->addresses = j->addresses;
+        ep->address_count = j->count;
+        hws__dial(ep);
+    }
+    free(j);
+}
+
+static void run_resolve(struct hws__job *job)
+{
+    struct resolve_job *j = hws__container(job, struct resolve_job, job);
+
+    j->count = hws__address_resolve(j->host, j->port, false, false, &j->addresses);
+    while (!hws__command(j->worker, resolved, j)) {
+        sched_yield();
+    }
+}
+
+static void resolve(struct hws__endpoint *ep)
+{
+    struct resolve_job *j;
+
+    ep->address_count = hws__address_resolve(ep->host, ep->port, true, false, &ep->addresses);
+    if (ep->address_count != 0) {
+        hws__dial(ep);
+        return;
+    }
+    if ((j = calloc(1, sizeof *j)) == NULL) {
+        hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory to resolve a name");
+        return;
+    }
+    j->job.run = run_resolve;
+    j->worker = ep->worker;
+    j->endpoint = ep->obj.id;
+    j->port = ep->port;
+    memcpy(j->host, ep->host, sizeof j->host);
+    atomic_fetch_add(&ep->worker->jobs, 1);
+    if (!hws__background_add(&ep->worker->context->background, &j->job)) {
+        atomic_fetch_sub(&ep->worker->jobs, 1);
+        free(j);
+        hws__endpoint_fail(ep, HWS_E_NO_RESOURCE, "no thread to resolve a name");
+    }
+}
+
+void hws__dial(struct hws__endpoint *ep)
+{
+    ep->phase = HWS__PHASE_WAITING;
+    hws__uworker_request(ep);
+}
+
+/* UCX says that a raw endpoint is connected by completing a flush. */
+static void raw_connected(void *request, ucs_status_t status, void *user_data)
+{
+    struct hws__endpoint *ep = user_data;
+
+    hws__ucx.ucp_request_free(request);
+    ep->closing_ucx = NULL;
+    if (status == UCS_OK && ep->phase == HWS__PHASE_HELLO) {
+        hws__endpoint_opened(ep);
+    }
+}
+
+static void raw_start(struct hws__endpoint *ep)
+{
+    ucp_request_param_t p = {.op_attr_mask =
+                                 UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+                             .cb.send = raw_connected,
+                             .user_data = ep};
+    ucs_status_ptr_t r = hws__ucx.ucp_ep_flush_nbx(ep->ucx, &p);
+
+    if (r == NULL) {
+        hws__endpoint_opened(ep);
+    } else if (UCS_PTR_IS_ERR(r)) {
+        hws__dial_failed(ep, hws__from_ucx(UCS_PTR_STATUS(r)));
+    }
+}
+
+/* UCX connects to the next address. */
+void hws__dial_on(struct hws__endpoint *ep, struct hws__uworker *u)
+{
+    struct sockaddr_storage *to = &ep->addresses[ep->address_next];
+    ucp_ep_params_t p = {.field_mask = UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR |
+                                       UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                                       UCP_EP_PARAM_FIELD_ERR_HANDLER,
+                         .flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER |
+                                  (ep->raw ? 0 : UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID),
+                         .sockaddr = {(struct sockaddr *)to, hws__address_length(to)},
+                         .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+                         .err_handler = {hws__endpoint_error_cb, ep}};
+    ucp_ep_h ucx;
+    ucs_status_t s;
+
+    if (ep->local_length != 0) {
+        p.field_mask |= UCP_EP_PARAM_FIELD_LOCAL_SOCK_ADDR;
+        p.local_sockaddr.addr = (struct sockaddr *)&ep->local;
+        p.local_sockaddr.addrlen = ep->local_length;
+    }
+    s = !hws__context_family(u->context, to->ss_family) ? UCS_ERR_UNSUPPORTED
+                                                        : hws__ucx.ucp_ep_create(u->ucx, &p, &ucx);
+    if (s != UCS_OK) {
+        ep->uworker = u; /* for hws__endpoint_detach() */
+        hws__dial_failed(ep, hws__from_ucx(s));
+        return;
+    }
+    ep->peer = *to;
+    if (!hws__endpoint_attach(ep, u, ucx)) {
+        hws__dial_failed(ep, HWS_E_NO_MEMORY);
+        return;
+    }
+    ep->phase = HWS__PHASE_HELLO;
+    if (ep->address_count - ep->address_next > 1 && ep->connect != NULL) {
+        /* An address that swallows everything must leave time for the others. */
+        hws__endpoint_deadline(ep, hws__left(ep->connect->deadline) /
+                                       (ep->address_count - ep->address_next));
+    }
+    if (ep->raw) {
+        raw_start(ep);
+    } else {
+        hws__hello_start(ep);
+    }
+}
+
+/* Why an endpoint does not try shared memory. */
+static uint32_t tcp_reason(const struct hws__endpoint *ep)
+{
+    return ep->worker->context->no_room ? HWS_REASON_SHM_FAILED : HWS_REASON_TCP_ONLY;
+}
+
+/* What a failed dial means to the caller. */
+static int32_t meaning(const struct hws__endpoint *ep, int32_t status)
+{
+    switch (status) {
+    case HWS_E_REJECTED:
+        /* A Hawser listener of the same UCX never rejects a dial by TCP at this level. */
+        return ep->tcp && !ep->raw ? HWS_E_PEER_VERSION : HWS_E_REJECTED;
+    case HWS_E_NOT_CONNECTED:
+    case HWS_E_UNREACHABLE:
+    case HWS_E_IO:
+        return HWS_E_REFUSED;
+    default:
+        return status;
+    }
+}
+
+void hws__dial_failed(struct hws__endpoint *ep, int32_t status)
+{
+    struct hws__worker *w = ep->worker;
+
+    hws__log(HWS_LOG_DEBUG, "dial %s:%u%s: %s", ep->host, (unsigned)ep->port,
+             ep->tcp ? " by TCP" : "", hws_error_name(status));
+    hws__endpoint_detach(ep);
+    ep->ucx_error = false;
+    if (!ep->tcp && !ep->raw && status != HWS_E_TIMED_OUT) {
+        /* No isolated worker left over there, another version, memory that cannot be shared, or
+         * nobody at all: TCP tells which. */
+        ep->tcp = true;
+        ep->reason = status == HWS_E_REJECTED ? HWS_REASON_CAP : HWS_REASON_SHM_FAILED;
+        HWS__COUNT(w, redials, 1);
+        hws__dial(ep);
+        return;
+    }
+    if (++ep->address_next < ep->address_count) {
+        ep->tcp = ep->tcp_only;
+        ep->reason = ep->tcp_only ? tcp_reason(ep) : HWS_REASON_LOCAL;
+        hws__dial(ep);
+        return;
+    }
+    status = meaning(ep, status);
+    hws__endpoint_fail(ep, status, "%.40s:%u: %s", ep->host, (unsigned)ep->port,
+                       hws_error_text(status));
+}
+
+static int32_t connect_run(struct hws__post *p)
+{
+    struct hws__endpoint *ep = (struct hws__endpoint *)(uintptr_t)p->tag;
+    struct hws__worker *w = p->worker;
+    struct hws__op *op;
+
+    if (w->closing) {
+        if (p->op != NULL) {
+            hws__endpoint_forget(ep);
+        }
+        return hws__fail(HWS_E_CLOSING, p->source, "the worker is closing");
+    }
+    hws__list_append(&w->endpoints, &ep->link);
+    HWS__COUNT(w, endpoints, 1);
+    p->ep = ep;
+    if ((op = hws__op_take(p)) == NULL) {
+        return HWS_E_TOO_MANY;
+    }
+    op->stage = HWS__STAGE_OWN;
+    op->length = 0;
+    op->source = ep->obj.id;
+    ep->connect = op;
+    hws__op_deadline(op, p->opts->timeout_ns != 0 ? p->opts->timeout_ns : CONNECT_TIMEOUT_NS);
+    resolve(ep);
+    return HWS_OK;
+}
+
+static int32_t fill(struct hws__endpoint *ep, const hws_endpoint_opts *o, const char *host,
+                    uint16_t port)
+{
+    bool no_shm = ep->worker->context->flags & HWS_CONTEXT_NO_SHARED_MEMORY;
+    struct sockaddr_storage *local;
+    int32_t r;
+
+    if (o->flags & ~(uint32_t)(HWS_ENDPOINT_RAW | HWS_ENDPOINT_TCP_ONLY)) {
+        return hws__fail(HWS_E_INVALID, 0, "unknown flags %#x", o->flags);
+    }
+    if ((o->flags & HWS_ENDPOINT_RAW) && (o->flags & HWS_ENDPOINT_TCP_ONLY)) {
+        return hws__fail(HWS_E_INVALID, 0,
+                         "a raw endpoint by TCP needs a context without shared memory");
+    }
+    if (strlen(host) >= sizeof ep->host) {
+        return hws__fail(HWS_E_INVALID, 0, "a host name has at most 255 bytes");
+    }
+    snprintf(ep->host, sizeof ep->host, "%s", host);
+    ep->port = port;
+    ep->raw = (o->flags & HWS_ENDPOINT_RAW) != 0;
+    ep->tcp_only = !ep->raw && ((o->flags & HWS_ENDPOINT_TCP_ONLY) || no_shm);
+    ep->tcp = ep->tcp_only;
+    ep->reason = ep->raw ? HWS_REASON_RAW : ep->tcp_only ? tcp_reason(ep) : HWS_REASON_LOCAL;
+    ep->close_timeout = o->close_timeout_ns != 0 ? o->close_timeout_ns : HWS__CLOSE_NS;
+    if ((r = hws__sink_set(&ep->sink, &o->sink)) < 0) {
+        return r;
+    }
+    if (hws__sink_none(&ep->sink)) {
+        ep->sink = ep->worker->sink;
+    }
+    hws__sink_feed(&ep->sink, ep->worker->obj.id);
+    if (o->local_address != NULL) {
+        if (hws__address_resolve(o->local_address, 0, true, false, &local) == 0) {
+            return hws__fail(HWS_E_INVALID, 0, "local address \"%.64s\"", o->local_address);
+        }
+        ep->local = local[0];
+        ep->local_length = hws__address_length(&local[0]);
+        free(local);
+    }
+    return HWS_OK;
+}
+
+int32_t hws_connect(hws_id worker, const char *host, uint16_t port,
+                    const hws_endpoint_opts *endpoint_opts, const hws_op_opts *opts, hws_id *out,
+                    hws_id *op)
+{
+    struct hws__post p = {.run = connect_run, .source = worker, .kind = HWS_EVENT_CONNECT};
+    struct hws__endpoint *ep;
+    hws_endpoint_opts o;
+    int32_t r = HWS_OK;
+
+    HWS__ENTER();
+    if ((p.worker = hws__worker_find(worker, &r)) == NULL) {
+        return r;
+    }
+    if (host == NULL || host[0] == '\0' || out == NULL || port == 0) {
+        return hws__fail(HWS_E_INVALID, worker, "host, port and out must be given");
+    }
+    if ((r = hws__options(&o, sizeof o, endpoint_opts, "endpoint")) < 0) {
+        return r;
+    }
+    if ((ep = hws__endpoint_new(p.worker)) == NULL) {
+        return hws__fail(HWS_E_NO_MEMORY, worker, "endpoint");
+    }
+    if ((r = fill(ep, &o, host, port)) < 0) {
+        hws__obj_free(&hws__objects, &ep->obj);
+        return r;
+    }
+    *out = hws__obj_publish(&hws__objects, &ep->obj);
+    p.tag = (uint64_t)(uintptr_t)ep;
+    if ((r = hws__post(&p, opts, op)) < 0) {
+        *out = 0;
+        hws__endpoint_forget(ep);
+    }
+    return r;
+}

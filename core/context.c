@@ -1,0 +1,320 @@
+#include "context.h"
+#include "auth.h"
+#include "error.h"
+#include "guard.h"
+#include "host.h"
+#include "log.h"
+#include "options.h"
+#include "time.h"
+#include "ucx_config.h"
+#include "ucx_loader.h"
+#include "worker.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* How long a look at the machine's resources is good for. */
+/* A context needs this much of /dev/shm before its first connection. */
+#define SHM_FLOOR (UINT64_C(4) << 20)
+#define CAP_AGE_NS 50000000u
+
+struct hws__context *hws__context_find(hws_id id, int32_t *error)
+{
+    struct hws__context *c = NULL;
+
+    if (hws__id_kind(id) == HWS_KIND_CONTEXT) {
+        c = hws__obj_find(&hws__objects, id);
+    }
+    if (c == NULL) {
+        *error = hws__id_error(&hws__objects, id, HWS_KIND_CONTEXT);
+    }
+    return c;
+}
+
+static uint64_t ucx_features(uint64_t features)
+{
+    /* TAG is for raw endpoints; AM carries everything else; WAKEUP lets idle workers sleep. */
+    return UCP_FEATURE_AM | UCP_FEATURE_WAKEUP | UCP_FEATURE_TAG |
+           (features & HWS_FEATURE_STREAM ? UCP_FEATURE_STREAM : 0) |
+           (features & HWS_FEATURE_RMA ? UCP_FEATURE_RMA : 0) |
+           (features & HWS_FEATURE_ATOMIC ? UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64 : 0);
+}
+
+static int32_t init_ucx(struct hws__context *c, int profile, ucp_context_h *out)
+{
+    ucp_params_t p = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED |
+                                    UCP_PARAM_FIELD_NAME,
+                      .features = ucx_features(c->features),
+                      .mt_workers_shared = 1,
+                      .name = c->name};
+    ucp_config_t *config;
+    ucs_status_t s;
+    int32_t r;
+
+    if ((r = hws__ucx_config(profile, (const char *const *)c->config, &config)) < 0) {
+        return r;
+    }
+    s = hws__ucx.ucp_init_version(
+        UCP_API_MAJOR,
+        hws__ucx_at_least(UCP_API_MAJOR, UCP_API_MINOR) ? UCP_API_MINOR : (unsigned)hws__ucx.minor,
+        &p, config, out);
+    hws__ucx.ucp_config_release(config);
+    if (s != UCS_OK) {
+        return hws__fail_ucx(s, 0, "ucp_init: %s", hws__ucx.ucs_status_string(s));
+    }
+    return HWS_OK;
+}
+
+ucp_context_h hws__context_tcp(struct hws__context *c)
+{
+    pthread_mutex_lock(&c->lock);
+    if (c->tcp == NULL && init_ucx(c, HWS__PROFILE_TCP, &c->tcp) < 0) {
+        c->tcp = NULL;
+    }
+    pthread_mutex_unlock(&c->lock);
+    return c->tcp;
+}
+
+bool hws__isolated_reserve(struct hws__context *c)
+{
+    uint32_t now_used = atomic_load(&c->isolated), cap;
+    uint64_t now = hws__now();
+    const char *why = "";
+
+    pthread_mutex_lock(&c->lock);
+    if (now - c->cap_time > CAP_AGE_NS) {
+        c->cap_time = now;
+        c->cap_further = hws__isolated_cap(&why);
+        c->cap_base = now_used;
+    }
+    cap = c->cap_base + (uint32_t)(c->cap_further > 0 ? c->cap_further : 0);
+    if (c->isolated_max != 0 && c->isolated_max < cap) {
+        cap = c->isolated_max;
+    }
+    atomic_store(&c->isolated_cap, cap);
+    if (now_used >= cap) {
+        pthread_mutex_unlock(&c->lock);
+        hws__log(HWS_LOG_INFO, "no isolated worker: %u in use, bounded by %s", now_used,
+                 c->isolated_max != 0 && now_used >= c->isolated_max ? "the option" : why);
+        return false;
+    }
+    atomic_fetch_add(&c->isolated, 1);
+    pthread_mutex_unlock(&c->lock);
+    return true;
+}
+
+void hws__isolated_unreserve(struct hws__context *c)
+{
+    atomic_fetch_sub(&c->isolated, 1);
+}
+
+static void free_config(char **config)
+{
+    for (size_t i = 0; config != NULL && config[i] != NULL; i++) {
+        free(config[i]);
+    }
+    free(config);
+}
+
+static int32_t copy_config(struct hws__context *c, const char *const *pairs)
+{
+    size_t n = 0;
+
+    while (pairs != NULL && pairs[n] != NULL) {
+        n++;
+    }
+    if (n % 2 != 0) {
+        return hws__fail(HWS_E_CONFIG, 0, "the key \"%s\" has no value", pairs[n - 1]);
+    }
+    if ((c->config = calloc(n + 1, sizeof(char *))) == NULL) {
+        return hws__fail(HWS_E_NO_MEMORY, 0, "configuration");
+    }
+    for (size_t i = 0; i < n; i++) {
+        if ((c->config[i] = strdup(pairs[i])) == NULL) {
+            return hws__fail(HWS_E_NO_MEMORY, 0, "configuration");
+        }
+    }
+    return HWS_OK;
+}
+
+/* The last one that is set wins, as in UCX: the pairs, else the environment. */
+static bool wants_ipv6(const struct hws__context *c)
+{
+    const char *value = getenv("UCX_TCP_AF_PRIO");
+
+    for (size_t i = 0; c->config[i] != NULL; i += 2) {
+        const char *key = strncmp(c->config[i], "UCX_", 4) == 0 ? c->config[i] + 4 : c->config[i];
+
+        if (strcmp(key, "TCP_AF_PRIO") == 0) {
+            value = c->config[i + 1];
+        }
+    }
+    return value != NULL && strncmp(value, "inet6", 5) == 0;
+}
+
+bool hws__context_family(const struct hws__context *c, int family)
+{
+    return family == AF_INET6 ? c->ipv6 && hws__ucx_at_least(1, 14) : true;
+}
+
+static int32_t copy_psk(struct hws__context *c, const hws_context_opts *o)
+{
+    if (o->psk == NULL) {
+        return HWS_OK;
+    }
+    if (o->psk_length < 16 || o->psk_length > 1024) {
+        return hws__fail(HWS_E_INVALID, 0, "a pre-shared key has 16 to 1024 bytes");
+    }
+    if (!hws__auth_available()) {
+        return hws__fail(HWS_E_NO_SODIUM, 0, "this build has no libsodium");
+    }
+    if ((c->psk = malloc(o->psk_length)) == NULL) {
+        return hws__fail(HWS_E_NO_MEMORY, 0, "key");
+    }
+    memcpy(c->psk, o->psk, o->psk_length);
+    c->psk_length = o->psk_length;
+    return HWS_OK;
+}
+
+static void free_parts(struct hws__context *c)
+{
+    free_config(c->config);
+    if (c->psk != NULL) {
+        explicit_bzero(c->psk, c->psk_length);
+        free(c->psk);
+    }
+    c->config = NULL;
+    c->psk = NULL;
+}
+
+static int32_t fill(struct hws__context *c, const hws_context_opts *o)
+{
+    int profile = o->flags & HWS_CONTEXT_UCX_CONFIG_ONLY    ? HWS__PROFILE_NONE
+                  : o->flags & HWS_CONTEXT_NO_SHARED_MEMORY ? HWS__PROFILE_TCP
+                                                            : HWS__PROFILE_MAIN;
+    int32_t r;
+
+    if (profile == HWS__PROFILE_MAIN && hws__shm_free() < SHM_FLOOR) {
+        hws__log(HWS_LOG_WARN, "/dev/shm is nearly full: no shared memory in this context");
+        profile = HWS__PROFILE_TCP;
+        c->no_room = true;
+    }
+    if (o->flags & ~(uint32_t)(HWS_CONTEXT_NO_SHARED_MEMORY | HWS_CONTEXT_UCX_CONFIG_ONLY)) {
+        return hws__fail(HWS_E_INVALID, 0, "unknown flags %#x", o->flags);
+    }
+    if (o->features >> 5 != 0) {
+        return hws__fail(HWS_E_INVALID, 0, "unknown features %#llx",
+                         (unsigned long long)o->features);
+    }
+    c->flags = o->flags | (c->no_room ? HWS_CONTEXT_NO_SHARED_MEMORY : 0);
+    c->features =
+        o->features != 0 ? o->features : HWS_FEATURE_TAG | HWS_FEATURE_STREAM | HWS_FEATURE_AM;
+    c->isolated_max = o->isolated_max;
+    snprintf(c->name, sizeof c->name, "%s", o->name != NULL ? o->name : "hawser");
+    if ((r = copy_config(c, o->config)) < 0 || (r = copy_psk(c, o)) < 0) {
+        return r;
+    }
+    c->ipv6 = wants_ipv6(c);
+    return init_ucx(c, profile, &c->ucx);
+}
+
+int32_t hws_context_open(const hws_context_opts *opts, hws_id *out)
+{
+    struct hws__context *c;
+    hws_context_opts o;
+    int32_t r;
+
+    HWS__ENTER();
+    if (out == NULL) {
+        return hws__fail(HWS_E_INVALID, 0, "out is null");
+    }
+    if ((r = hws__options(&o, sizeof o, opts, "context")) < 0 || (r = hws__ucx_load(o.ucx)) < 0) {
+        return r;
+    }
+    hws__fd_limit_raise();
+    c = (struct hws__context *)(void *)hws__obj_alloc(&hws__objects, HWS_KIND_CONTEXT, sizeof *c);
+    if (c == NULL) {
+        return hws__fail(HWS_E_NO_MEMORY, 0, "context");
+    }
+    pthread_mutex_init(&c->lock, NULL);
+    if ((r = fill(c, &o)) < 0) {
+        free_parts(c);
+        hws__obj_free(&hws__objects, &c->obj);
+        return r;
+    }
+    hws__background_init(&c->background);
+    *out = hws__obj_publish(&hws__objects, &c->obj);
+    return HWS_OK;
+}
+
+/* Nothing uses the context any more. Not on its background thread. */
+static void finish(struct hws__context *c)
+{
+    hws__background_stop(&c->background);
+    if (c->tcp != NULL) {
+        hws__ucx.ucp_cleanup(c->tcp);
+    }
+    hws__ucx.ucp_cleanup(c->ucx);
+    free_parts(c);
+    hws__obj_free(&hws__objects, &c->obj);
+}
+
+int32_t hws__context_close(hws_id id)
+{
+    struct hws__context *c;
+    hws_id workers[256];
+    uint32_t n;
+    int32_t r = HWS_OK;
+
+    if ((c = hws__context_find(id, &r)) == NULL) {
+        return r;
+    }
+    pthread_mutex_lock(&c->lock);
+    if (atomic_exchange(&c->closing, 1) != 0) {
+        pthread_mutex_unlock(&c->lock);
+        return HWS_OK;
+    }
+    n = c->worker_count;
+    memcpy(workers, c->workers, n * sizeof *workers);
+    pthread_mutex_unlock(&c->lock);
+    if (n == 0) {
+        finish(c);
+        return HWS_OK;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        hws__worker_close(workers[i]);
+    }
+    return HWS_OK;
+}
+
+bool hws__context_worker_add(struct hws__context *c, hws_id worker)
+{
+    bool ok;
+
+    pthread_mutex_lock(&c->lock);
+    ok = !c->closing && c->worker_count < sizeof c->workers / sizeof *c->workers;
+    if (ok) {
+        c->workers[c->worker_count++] = worker;
+    }
+    pthread_mutex_unlock(&c->lock);
+    return ok;
+}
+
+void hws__context_worker_gone(struct hws__context *c, hws_id worker)
+{
+    bool last;
+
+    pthread_mutex_lock(&c->lock);
+    for (uint32_t i = 0; i < c->worker_count; i++) {
+        if (c->workers[i] == worker) {
+            c->workers[i] = c->workers[--c->worker_count];
+            break;
+        }
+    }
+    last = c->closing && c->worker_count == 0;
+    pthread_mutex_unlock(&c->lock);
+    if (last) {
+        finish(c);
+    }
+}

@@ -1,0 +1,53 @@
+/*
+ * Contexts: UCX contexts with their configuration, and the budget of isolated workers.
+ */
+#ifndef HWS_CORE_CONTEXT_H
+#define HWS_CORE_CONTEXT_H
+
+#include "background.h"
+#include "handle.h"
+#include <ucp/api/ucp.h>
+
+struct hws__context {
+    struct hws__obj obj;
+    pthread_mutex_t lock; /* LOCK: before a queue's, never while owning more than one worker */
+    ucp_context_h ucx;    /* everything */
+    ucp_context_h tcp;    /* made when first needed: no shared memory */
+    char **config;        /* the user's pairs */
+    uint32_t flags;
+    uint64_t features;
+    bool no_room; /* /dev/shm is full: opened without shared memory */
+    bool ipv6;    /* TCP_AF_PRIO names inet6 first, see hws__context_family() */
+    char name[64];
+    unsigned char *psk;
+    size_t psk_length;
+    uint32_t isolated_max;     /* by option, 0: automatic */
+    _Atomic uint32_t isolated; /* isolated workers that exist, spares included */
+    _Atomic uint64_t isolated_cap;
+    uint64_t cap_time; /* when the machine was last asked how many more it bears */
+    int cap_further;
+    uint32_t cap_base;
+    _Atomic uint32_t closing;
+    hws_id workers[256];
+    uint32_t worker_count;
+    struct hws__background background;
+};
+
+struct hws__context *hws__context_find(hws_id id, int32_t *error);
+/** Reserve one isolated worker. False: the cap is reached. Any thread. */
+bool hws__isolated_reserve(struct hws__context *c);
+void hws__isolated_unreserve(struct hws__context *c);
+/** The UCX context without shared memory, made if needed; null on failure. Background thread. */
+ucp_context_h hws__context_tcp(struct hws__context *c);
+int32_t hws__context_close(hws_id id);
+/**
+ * Whether connections of an address family can be made. UCX's TCP interfaces have one family each,
+ * and a connection of the other one overruns an address that was allocated too small: it must not
+ * be tried. The context's configuration TCP_AF_PRIO=inet6,inet (UCX 1.14) chooses IPv6.
+ */
+bool hws__context_family(const struct hws__context *c, int family);
+bool hws__context_worker_add(struct hws__context *c, hws_id worker);
+/** A worker is gone; the last one of a closing context ends it. */
+void hws__context_worker_gone(struct hws__context *c, hws_id worker);
+
+#endif

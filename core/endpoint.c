@@ -1,0 +1,563 @@
+#include "endpoint.h"
+#include "error.h"
+#include "guard.h"
+#include "hello.h"
+#include "lanes.h"
+#include "host.h"
+#include "listener.h"
+#include "log.h"
+#include "progress.h"
+#include "sockets.h"
+#include "time.h"
+#include "ucx_loader.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How long a TCP peer may leave data unacknowledged. */
+#define USER_TIMEOUT_MS 1200u
+
+struct hws__endpoint *hws__endpoint_new(struct hws__worker *w)
+{
+    struct hws__endpoint *ep = (struct hws__endpoint *)(void *)hws__obj_alloc(
+        &hws__objects, HWS_KIND_ENDPOINT, sizeof *ep);
+
+    if (ep != NULL) {
+        ep->worker = w;
+        hws__list_init(&ep->ops);
+        hws__list_init(&ep->link);
+        hws__list_init(&ep->wait_link);
+        hws__list_init(&ep->attention);
+        hws__scope_init(&ep->scope);
+        ep->close_timeout = HWS__CLOSE_NS;
+    }
+    return ep;
+}
+
+struct hws__endpoint *hws__endpoint_find(hws_id id, int32_t *error)
+{
+    struct hws__endpoint *ep = NULL;
+
+    if (hws__id_kind(id) == HWS_KIND_ENDPOINT) {
+        ep = hws__obj_find(&hws__objects, id);
+    }
+    if (ep == NULL) {
+        *error = hws__id_error(&hws__objects, id, HWS_KIND_ENDPOINT);
+    }
+    return ep;
+}
+
+void hws__endpoint_forget(struct hws__endpoint *ep)
+{
+    if (!hws__list_empty(&ep->link)) {
+        hws__list_remove(&ep->link);
+        HWS__COUNT(ep->worker, endpoints, -1);
+    }
+    hws__list_remove(&ep->attention);
+    hws__list_remove(&ep->wait_link);
+    free(ep->addresses);
+    ep->addresses = NULL;
+    ep->phase = HWS__PHASE_GONE;
+    hws__obj_free(&hws__objects, &ep->obj);
+}
+
+void hws__endpoint_attend(struct hws__endpoint *ep)
+{
+    if (!ep->in_attention && ep->phase != HWS__PHASE_GONE) {
+        ep->in_attention = true;
+        hws__list_append(&ep->worker->attention, &ep->attention);
+        ep->worker->todo = true;
+    }
+}
+
+void hws__endpoint_deadline(struct hws__endpoint *ep, uint64_t timeout_ns)
+{
+    ep->deadline = timeout_ns == 0 ? 0 : hws__deadline(hws__now(), timeout_ns);
+    if (ep->deadline != 0 && ep->deadline < ep->worker->next_deadline) {
+        ep->worker->next_deadline = ep->deadline;
+    }
+}
+
+void hws__endpoint_fail(struct hws__endpoint *ep, int32_t status, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (ep->failed) {
+        return;
+    }
+    va_start(ap, fmt);
+    vsnprintf(ep->text, sizeof ep->text, fmt, ap);
+    va_end(ap);
+    ep->failed = true;
+    ep->status = status;
+    ep->open = false;
+    HWS__COUNT(ep->worker, failures, 1);
+    hws__endpoint_attend(ep);
+}
+
+void hws__endpoint_error_cb(void *arg, ucp_ep_h ucx, ucs_status_t status)
+{
+    struct hws__endpoint *ep = arg;
+
+    /* A late report of an endpoint that was replaced by a redial, or is gone, means nothing. */
+    if (ep->ucx != ucx || ep->phase == HWS__PHASE_GONE) {
+        return;
+    }
+    ep->ucx_error = true;
+    ep->ucx_status = status;
+    hws__endpoint_attend(ep);
+}
+
+bool hws__endpoint_attach(struct hws__endpoint *ep, struct hws__uworker *u, ucp_ep_h ucx)
+{
+    ep->uworker = u;
+    ep->ucx = ucx;
+    u->raw = u->raw || ep->raw;
+    if (!hws__uworker_ep_add(u, ep)) {
+        return false;
+    }
+    if (ep->raw) {
+        ep->worker->raw_count++;
+    }
+    hws__uworker_heat(u);
+    return true;
+}
+
+static void buried(void *request, ucs_status_t status, void *user_data)
+{
+    struct hws__uworker *u = user_data;
+
+    (void)status;
+    if (u->role == HWS__ISOLATED) {
+        u->dead = true;
+        u->worker->dead_count++;
+        u->worker->todo = true;
+    }
+    u->worker->pending_ucx--;
+    hws__ucx.ucp_request_free(request);
+}
+
+void hws__endpoint_detach(struct hws__endpoint *ep)
+{
+    ucp_request_param_t p = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                                             UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
+                             .flags = UCP_EP_CLOSE_FLAG_FORCE,
+                             .cb.send = buried};
+    struct hws__uworker *u = ep->uworker;
+    ucp_ep_h ucx = ep->ucx;
+
+    hws__uworker_unrequest(ep);
+    ep->open = false;
+    if (u == NULL) {
+        return;
+    }
+    if (ep->raw && ucx != NULL) {
+        ep->worker->raw_count--;
+    }
+    if (ucx != NULL) {
+        hws__uworker_ep_remove(u, ep);
+    }
+    ep->ucx = NULL;
+    ep->uworker = NULL;
+    if (u->role == HWS__ISOLATED) {
+        HWS__COUNT(ep->worker, isolated, -1);
+    }
+    p.user_data = u;
+    hws__uworker_heat(u);
+    if (ucx != NULL && UCS_PTR_IS_PTR(hws__ucx.ucp_ep_close_nbx(ucx, &p))) {
+        ep->worker->pending_ucx++;
+        return;
+    }
+    if (u->role == HWS__ISOLATED) {
+        u->dead = true;
+        ep->worker->dead_count++;
+        ep->worker->todo = true;
+    }
+}
+
+/* The connection manager's view of both ends. */
+void hws__endpoint_addresses(struct hws__endpoint *ep)
+{
+    ucp_ep_attr_t a = {.field_mask =
+                           UCP_EP_ATTR_FIELD_LOCAL_SOCKADDR | UCP_EP_ATTR_FIELD_REMOTE_SOCKADDR};
+
+    if (ep->ucx != NULL && hws__ucx.ucp_ep_query(ep->ucx, &a) == UCS_OK) {
+        ep->local = a.local_sockaddr;
+        ep->peer = a.remote_sockaddr;
+    }
+}
+
+bool hws__endpoint_lanes(struct hws__endpoint *ep)
+{
+    unsigned flags = 0;
+
+    hws__ucx_ep_lanes(ep->ucx, ep->lanes, sizeof ep->lanes, &flags);
+    ep->transports = flags & 31u;
+    if (ep->uworker->role != HWS__ISOLATED && (flags & HWS__LANE_SHM)) {
+        HWS__COUNT(ep->worker, lane_violations, 1);
+        hws__endpoint_fail(ep, HWS_E_PROTOCOL, "the peer's shared memory reached a shared worker");
+        return false;
+    }
+    return true;
+}
+
+void hws__endpoint_opened(struct hws__endpoint *ep)
+{
+    struct hws__listener *l = hws__listener_of(ep);
+    hws_event e = {.kind = HWS_EVENT_ACCEPTED, .source = ep->obj.id, .op = ep->listener};
+
+    if (!hws__endpoint_lanes(ep)) {
+        return;
+    }
+    hws__endpoint_addresses(ep);
+    if (ep->transports & HWS_TRANSPORT_TCP) {
+        hws__sockets_user_timeout(ep->uworker->efd, USER_TIMEOUT_MS);
+    }
+    if (ep->reason == HWS_REASON_LOCAL && ep->peer_host != 0 && ep->peer_host != hws__host_hash()) {
+        ep->reason = HWS_REASON_REMOTE;
+    } else if (ep->reason == HWS_REASON_LOCAL && !(ep->transports & HWS_TRANSPORT_SHM)) {
+        ep->reason = HWS_REASON_SHM_FAILED; /* UCX found no way: another PID namespace, say */
+    }
+    ep->phase = HWS__PHASE_OPEN;
+    ep->open = ep->hello_done = true;
+    ep->flush_acked = ep->worker->sequence;
+    ep->deadline = 0;
+    if (ep->server) {
+        if (l != NULL) {
+            l->accepted++;
+            hws__emit(ep->worker, &l->sink, &e, NULL);
+        } else {
+            hws__endpoint_close(ep);
+        }
+    } else if (ep->connect != NULL) {
+        struct hws__op *op = ep->connect;
+
+        ep->connect = NULL;
+        hws__op_finish(op, HWS_OK);
+    }
+}
+
+void hws__endpoint_end_matching(struct hws__endpoint *ep, int32_t status)
+{
+    for (struct hws__list *n = ep->ops.next, *next; n != &ep->ops; n = next) {
+        struct hws__op *op = hws__container(n, struct hws__op, link);
+
+        next = n->next;
+        if (op->stage == HWS__STAGE_MATCHING) {
+            hws__op_finish(op, status);
+        } else if (op->stage == HWS__STAGE_UCX && op->wanted == 0 &&
+                   (op->kind == HWS_EVENT_STREAM_RECV || op->kind == HWS_EVENT_TAG_RECV)) {
+            op->wanted = status; /* when UCX gives the buffer back */
+        }
+    }
+}
+
+/* Rendezvous messages whose data died with the peer. */
+static void drop_unfetched(struct hws__endpoint *ep)
+{
+    for (struct hws__list *n = ep->scope.arrived.next, *next; n != &ep->scope.arrived; n = next) {
+        struct hws__message *m = hws__container(n, struct hws__message, order_ep);
+
+        next = n->next;
+        if (m->rndv || m->raw) {
+            hws__message_release(m);
+        }
+    }
+}
+
+static void tell_disconnected(struct hws__endpoint *ep, int32_t status)
+{
+    hws_event e = {.kind = HWS_EVENT_DISCONNECTED,
+                   .source = ep->obj.id,
+                   .status = status,
+                   .detail = ep->text[0] != '\0' ? ep->text : hws_error_text(status)};
+
+    if (ep->told) {
+        return;
+    }
+    ep->told = true;
+    hws__emit(ep->worker, &ep->sink, &e, NULL);
+}
+
+/* Nothing is left: the last event, and the id is gone. */
+static void finish(struct hws__endpoint *ep)
+{
+    hws_event e = {.kind = HWS_EVENT_CLOSED, .source = ep->obj.id};
+
+    while (!hws__list_empty(&ep->scope.arrived)) {
+        hws__message_release(hws__container(ep->scope.arrived.next, struct hws__message, order_ep));
+    }
+    if (!ep->silent) {
+        hws__emit(ep->worker, &ep->sink, &e, NULL);
+    }
+    hws__endpoint_forget(ep);
+}
+
+/* Closing has come to UCX's part: cut, and wait for the operations to come back. */
+static void force(struct hws__endpoint *ep)
+{
+    hws__endpoint_end_matching(ep, HWS_E_CANCELED);
+    if (ep->connect != NULL) {
+        struct hws__op *op = ep->connect;
+
+        ep->connect = NULL;
+        hws__op_finish(op, ep->failed ? ep->status : HWS_E_CANCELED);
+    }
+    drop_unfetched(ep);
+    hws__endpoint_detach(ep);
+    ep->phase = HWS__PHASE_FORCING;
+    ep->deadline = 0;
+}
+
+static void flushed(void *request, ucs_status_t status, void *user_data)
+{
+    struct hws__endpoint *ep = user_data;
+
+    (void)status;
+    hws__ucx.ucp_request_free(request);
+    ep->worker->pending_ucx--;
+    ep->closing_ucx = NULL;
+    hws__endpoint_attend(ep);
+}
+
+static void start_flush(struct hws__endpoint *ep)
+{
+    ucp_request_param_t p = {.op_attr_mask =
+                                 UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+                             .cb.send = flushed,
+                             .user_data = ep};
+    ucs_status_ptr_t r;
+
+    ep->phase = HWS__PHASE_FLUSHING;
+    hws__endpoint_deadline(ep, ep->close_timeout);
+    if (!ep->raw) {
+        hws__endpoint_attend(ep);
+        return;
+    }
+    r = hws__ucx.ucp_ep_flush_nbx(ep->ucx, &p);
+    if (UCS_PTR_IS_PTR(r)) {
+        ep->closing_ucx = r;
+        ep->worker->pending_ucx++;
+        hws__uworker_heat(ep->uworker);
+    } else {
+        hws__endpoint_attend(ep);
+    }
+}
+
+void hws__endpoint_close(struct hws__endpoint *ep)
+{
+    if (ep->closing || ep->phase == HWS__PHASE_GONE) {
+        return;
+    }
+    ep->closing = true;
+    ep->told = true;
+    ep->open = false;
+    if (ep->phase == HWS__PHASE_OPEN && !ep->failed && !ep->peer_closed && !ep->ucx_error &&
+        ep->ucx != NULL) {
+        hws__endpoint_end_matching(ep, HWS_E_CANCELED);
+        start_flush(ep);
+    } else {
+        force(ep);
+        hws__endpoint_attend(ep);
+    }
+}
+
+/* UCX reported an error. */
+static void ucx_failed(struct hws__endpoint *ep)
+{
+    int32_t status = hws__from_ucx(ep->ucx_status);
+
+    ep->ucx_error = false;
+    if (ep->phase == HWS__PHASE_HELLO && !ep->server && !ep->failed) {
+        hws__dial_failed(ep, status);
+        return;
+    }
+    if (ep->closing || ep->refused) {
+        force(ep);
+        return;
+    }
+    if (ep->peer_closed) {
+        hws__endpoint_end_matching(ep, HWS_E_PEER_CLOSED);
+        drop_unfetched(ep);
+        hws__endpoint_detach(ep);
+        return;
+    }
+    if (ep->server && ep->phase == HWS__PHASE_HELLO) {
+        struct hws__listener *l = hws__listener_of(ep);
+
+        if (l != NULL) {
+            l->strangers++;
+        }
+    }
+    hws__endpoint_fail(ep, status == HWS_E_REJECTED ? HWS_E_CONNECTION_RESET : status,
+                       "the peer is gone: %s", hws__ucx.ucs_status_string(ep->ucx_status));
+}
+
+/* A failure was noted: tell everybody, once. */
+static void handle_failure(struct hws__endpoint *ep)
+{
+    bool was_open = ep->phase == HWS__PHASE_OPEN;
+
+    if (ep->failure_handled) {
+        return;
+    }
+    ep->failure_handled = true;
+    hws__endpoint_end_matching(ep, ep->status);
+    drop_unfetched(ep);
+    hws__endpoint_detach(ep);
+    ep->deadline = 0;
+    if (ep->connect != NULL) {
+        struct hws__op *op = ep->connect;
+
+        ep->connect = NULL;
+        hws__op_finish(op, ep->status);
+        return;
+    }
+    if (ep->server && !was_open && !ep->closing) {
+        /* Nobody but the listener has heard of it. */
+        ep->silent = ep->phase != HWS__PHASE_REQUEST;
+        ep->told = true;
+        ep->closing = true;
+        ep->phase = HWS__PHASE_FORCING;
+        return;
+    }
+    tell_disconnected(ep, ep->status);
+}
+
+static void late(struct hws__endpoint *ep)
+{
+    struct hws__listener *l;
+
+    ep->deadline = 0;
+    switch (ep->phase) {
+    case HWS__PHASE_HELLO:
+    case HWS__PHASE_WAITING:
+        if (ep->server) {
+            if ((l = hws__listener_of(ep)) != NULL) {
+                l->strangers++;
+            }
+            hws__endpoint_fail(ep, HWS_E_TIMED_OUT, "no hello in time");
+        } else {
+            hws__dial_failed(ep, HWS_E_TIMED_OUT);
+        }
+        break;
+    case HWS__PHASE_FLUSHING:
+    case HWS__PHASE_GOODBYE:
+        force(ep);
+        break;
+    default:
+        break;
+    }
+}
+
+void hws__endpoint_step(struct hws__endpoint *ep)
+{
+    if (ep->phase == HWS__PHASE_GONE) {
+        return;
+    }
+    if (ep->deadline != 0 && hws__now() >= ep->deadline) {
+        late(ep);
+    }
+    if (ep->ucx_error) {
+        ucx_failed(ep);
+    }
+    if (ep->failed) {
+        handle_failure(ep);
+        if (ep->closing && ep->phase != HWS__PHASE_FORCING) {
+            force(ep);
+        }
+    }
+    if (ep->peer_closed && !ep->told) {
+        hws__endpoint_end_matching(ep, HWS_E_PEER_CLOSED);
+        tell_disconnected(ep, HWS_E_PEER_CLOSED);
+    }
+    if (ep->phase == HWS__PHASE_FLUSHING && ep->closing_ucx == NULL &&
+        (ep->raw || ep->peer_closed || !hws__flush_sends(ep, UINT64_MAX))) {
+        if (ep->raw || ep->peer_closed) {
+            force(ep);
+        } else {
+            ep->phase = HWS__PHASE_GOODBYE;
+            hws__goodbye(ep);
+        }
+    }
+    if (ep->phase == HWS__PHASE_GOODBYE && ep->acked) {
+        force(ep);
+    }
+    if (ep->phase == HWS__PHASE_FORCING && ep->op_count == 0 && ep->closing_ucx == NULL) {
+        finish(ep);
+    }
+}
+
+static void abort_command(struct hws__worker *w, void *arg)
+{
+    struct hws__endpoint *ep = hws__obj_find(&hws__objects, (hws_id)(uintptr_t)arg);
+
+    if (ep == NULL || ep->worker != w) {
+        return;
+    }
+    if (!ep->closing || ep->phase != HWS__PHASE_FORCING) {
+        ep->closing = ep->told = true;
+        force(ep);
+    }
+    hws__endpoint_attend(ep);
+}
+
+static void close_command(struct hws__worker *w, void *arg)
+{
+    struct hws__endpoint *ep = hws__obj_find(&hws__objects, (hws_id)(uintptr_t)arg);
+
+    if (ep != NULL && ep->worker == w) {
+        hws__endpoint_close(ep);
+    }
+}
+
+/* Run a command on the endpoint's worker, now or by its owner. */
+static int32_t command(hws_id id, void (*fn)(struct hws__worker *, void *), uint32_t asked)
+{
+    struct hws__endpoint *ep;
+    struct hws__worker *w;
+    bool nested = false;
+    int32_t r = HWS_OK;
+
+    if ((ep = hws__endpoint_find(id, &r)) == NULL) {
+        return r;
+    }
+    w = ep->worker;
+    if (!hws__own_try(w) && !(nested = hws__owned(w))) {
+        hws__ask(w, &ep->obj, asked);
+        return HWS_OK;
+    }
+    fn(w, (void *)(uintptr_t)id);
+    hws__disown(w, nested);
+    if (!nested) {
+        hws__wake(w);
+    }
+    return HWS_OK;
+}
+
+void hws__endpoints_asked(struct hws__worker *w)
+{
+    for (struct hws__list *n = w->endpoints.next, *next; n != &w->endpoints; n = next) {
+        struct hws__endpoint *ep = hws__container(n, struct hws__endpoint, link);
+        uint32_t asked = atomic_exchange(&ep->obj.asked, 0);
+
+        next = n->next;
+        if (asked & HWS__ASKED_ABORT) {
+            abort_command(w, (void *)(uintptr_t)ep->obj.id);
+        } else if (asked & HWS__ASKED_CLOSE) {
+            hws__endpoint_close(ep);
+        }
+    }
+}
+
+int32_t hws_abort(hws_id endpoint)
+{
+    HWS__ENTER();
+    return command(endpoint, abort_command, HWS__ASKED_ABORT);
+}
+
+int32_t hws__endpoint_close_id(hws_id id)
+{
+    return command(id, close_command, HWS__ASKED_CLOSE);
+}

@@ -1,0 +1,152 @@
+/*
+ * Endpoints: connections to one peer, from dialling to CLOSED.
+ */
+#ifndef HWS_CORE_ENDPOINT_H
+#define HWS_CORE_ENDPOINT_H
+
+#include "worker.h"
+#include <netinet/in.h>
+
+/** The steps of an endpoint. Each has a deadline; a step that fails or is late ends it. */
+enum hws__phase {
+    HWS__PHASE_RESOLVING, /* client: the name */
+    HWS__PHASE_WAITING,   /* for a UCX worker of its own or the TCP one */
+    HWS__PHASE_HELLO,     /* UCX connects, hellos are exchanged */
+    HWS__PHASE_REQUEST,   /* server: the application decides */
+    HWS__PHASE_OPEN,
+    HWS__PHASE_FLUSHING, /* close: everything posted */
+    HWS__PHASE_GOODBYE,  /* close: wait for the peer's answer */
+    HWS__PHASE_FORCING,  /* UCX closes */
+    HWS__PHASE_GONE
+};
+
+struct hws__listener;
+
+struct hws__endpoint {
+    struct hws__obj obj;
+    struct hws__worker *worker;
+    struct hws__uworker *uworker;
+    ucp_ep_h ucx; /* null: none */
+    enum hws__phase phase;
+    uint32_t send_flags; /* UCP_AM_SEND_FLAG_REPLY if the peer's UCX worker is shared */
+    bool open;           /* sends are possible */
+    bool raw;
+    bool peer_closed; /* the peer said goodbye */
+    bool failed;
+    bool told;    /* DISCONNECTED was delivered, or must not be */
+    bool closing; /* by the user */
+    bool tcp;     /* dials without shared memory */
+    bool redialled;
+    bool server;
+    bool ucx_error; /* UCX reported an error: the UCX endpoint is useless */
+    bool in_attention;
+    bool tcp_only; /* by option: never tries shared memory */
+    bool
+        hello_connected; /* UCX connected, but no hello came through: shared memory may be broken */
+    bool refused;        /* by us, after the hello: waits for the peer to leave */
+    bool silent;         /* the user never heard of it */
+    bool failure_handled;
+    bool acked;    /* the peer answered our goodbye */
+    bool accepted; /* the application said yes */
+    ucs_status_t ucx_status;
+    char lanes[128];
+    int32_t status; /* why it failed */
+    char text[96];  /* of the failure; details of events point here */
+
+    uint64_t sent, received, bytes_sent, bytes_received;
+    struct hws__scope scope;
+    struct hws__list ops;
+    uint32_t op_count;
+
+    struct hws__list link;      /* of the worker */
+    struct hws__list wait_link; /* hws__worker.waiting */
+    struct hws__list attention;
+    struct hws__sink sink;
+    uint64_t close_timeout;
+    uint64_t deadline; /* of the phase; 0: none */
+    void *closing_ucx; /* request of flush or close */
+    uint32_t reason, transports;
+
+    /* Client: where to. */
+    struct hws__op *connect;
+    struct sockaddr_storage *addresses;
+    uint32_t address_count, address_next;
+    struct sockaddr_storage local;
+    socklen_t local_length;
+    char host[256];
+    uint16_t port;
+
+    /* Server. */
+    hws_id listener;
+    ucp_conn_request_h request;
+    struct sockaddr_storage peer;
+    struct sockaddr_storage request_peer; /* of the connection request */
+
+    uint64_t flush_sent, flush_acked; /* sequence numbers of flushes */
+
+    /* Hello. */
+    uint64_t peer_pid, peer_host;
+    unsigned char nonce[32], peer_nonce[32];
+    bool hello_seen;
+    bool hello_done; /* the peer proved itself: its messages count */
+};
+
+/** How long a close flushes when no time was given. */
+#define HWS__CLOSE_NS UINT64_C(5000000000)
+
+struct hws__endpoint *hws__endpoint_new(struct hws__worker *w);
+struct hws__endpoint *hws__endpoint_find(hws_id id, int32_t *error);
+/** The endpoint wants to be looked at after the sweep. Owner only, also inside UCX callbacks. */
+void hws__endpoint_attend(struct hws__endpoint *ep);
+/** Go on with whatever is due: errors, phases, closing. Owner only, outside UCX callbacks. */
+void hws__endpoint_step(struct hws__endpoint *ep);
+/** Note a failure; the rest happens in hws__endpoint_step(). Owner only. */
+void hws__endpoint_fail(struct hws__endpoint *ep, int32_t status, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void hws__endpoint_close(struct hws__endpoint *ep);
+void hws__endpoint_deadline(struct hws__endpoint *ep, uint64_t timeout_ns);
+
+int32_t hws__endpoint_close_id(hws_id id);
+/** Close and abort what other threads asked for. Owner only. */
+void hws__endpoints_asked(struct hws__worker *w);
+/** Free one that nothing refers to. */
+void hws__endpoint_forget(struct hws__endpoint *ep);
+/** Let go of UCX: close by force; an isolated UCX worker goes with it. */
+void hws__endpoint_detach(struct hws__endpoint *ep);
+void hws__endpoint_addresses(struct hws__endpoint *ep);
+
+/** A UCX worker was found for an endpoint that waits (or not: null). */
+void hws__endpoint_uworker(struct hws__endpoint *ep, struct hws__uworker *u);
+/** UCX's endpoint exists: register it. */
+bool hws__endpoint_attach(struct hws__endpoint *ep, struct hws__uworker *u, ucp_ep_h ucx);
+void hws__endpoint_error_cb(void *arg, ucp_ep_h ucx, ucs_status_t status);
+/** Everything is exchanged: the endpoint can be used. */
+void hws__endpoint_opened(struct hws__endpoint *ep);
+/** Reads the lanes; false (and failed) if shared memory reached a shared UCX worker. */
+bool hws__endpoint_lanes(struct hws__endpoint *ep);
+/** Sends posted before `sequence` that UCX still holds. */
+bool hws__flush_sends(const struct hws__endpoint *ep, uint64_t sequence);
+/** End all operations that have not reached UCX. */
+void hws__endpoint_end_matching(struct hws__endpoint *ep, int32_t status);
+
+/** Dial (connect.c): next address, or the end of the attempt. */
+void hws__dial(struct hws__endpoint *ep);
+void hws__dial_on(struct hws__endpoint *ep, struct hws__uworker *u);
+void hws__dial_failed(struct hws__endpoint *ep, int32_t status);
+
+/** Where the connection goes: needs one UCX worker (isolated.c). */
+void hws__uworker_request(struct hws__endpoint *ep);
+void hws__uworker_unrequest(struct hws__endpoint *ep);
+void hws__spares_fill(struct hws__worker *w);
+
+/** Whether posting on it is possible: 0 or the code. */
+static inline int32_t hws__endpoint_check(const struct hws__endpoint *ep)
+{
+    return ep->open          ? HWS_OK
+           : ep->closing     ? HWS_E_CLOSING
+           : ep->failed      ? ep->status
+           : ep->peer_closed ? HWS_E_PEER_CLOSED
+                             : HWS_E_NOT_CONNECTED;
+}
+
+#endif

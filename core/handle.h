@@ -1,0 +1,86 @@
+/*
+ * Ids of objects: kind, generation and slot in 53 bits.
+ *
+ * A slot is bound to one kind and one piece of memory for ever: memory of objects is never given
+ * back, only used again for the same kind. So a pointer found through an id may always be read;
+ * whether it still is the object is told by its `id` field, checked again once the object is
+ * protected (by ownership of its worker, or by its lock).
+ */
+#ifndef HWS_CORE_HANDLE_H
+#define HWS_CORE_HANDLE_H
+
+#include "list.h"
+#include <hawser.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define HWS__KIND_SHIFT 49
+#define HWS__KINDS 16
+
+/** First member of every object. */
+struct hws__obj {
+    _Atomic uint64_t id; /* 0 while the slot is free. ORDER: release when it becomes visible */
+    _Atomic uint64_t user;
+    struct hws__list free;
+    uint32_t slot, generation, kind;
+    /* Of a worker (progress.h). Here because it must outlive the object: somebody may come late. */
+    _Atomic uint32_t want; /* threads that need ownership at once */
+    _Atomic uintptr_t owner;
+    _Atomic uint32_t asked; /* HWS__ASKED_*: commands on their way, so that they do not pile up */
+};
+
+#define HWS__ASKED_CLOSE 1u
+#define HWS__ASKED_ABORT 2u
+
+struct hws__table {
+    unsigned generation_bits, slot_bits, chunk_bits;
+    pthread_mutex_t lock; /* LOCK: innermost; allocation and release only */
+    _Atomic(struct hws__obj *_Atomic *) *chunks;
+    _Atomic uint32_t used; /* slots ever given out */
+    struct hws__list free[HWS__KINDS];
+};
+
+/** The table of the process. */
+extern struct hws__table hws__objects;
+
+int32_t hws__table_init(struct hws__table *t, unsigned generation_bits, unsigned slot_bits);
+void hws__table_destroy(struct hws__table *t);
+
+/**
+ * Memory for an object of `kind`, all zero behind the header (also when it is used again), not yet
+ * visible under any id: hws__obj_publish() does that.
+ */
+struct hws__obj *hws__obj_alloc(struct hws__table *t, uint32_t kind, size_t size);
+hws_id hws__obj_publish(struct hws__table *t, struct hws__obj *o);
+/** Make the id stale. The memory stays untouched until hws__obj_free(). */
+void hws__obj_hide(struct hws__obj *o);
+void hws__obj_free(struct hws__table *t, struct hws__obj *o);
+
+/** The error of an id that did not resolve to `kind` (0: any kind); sets the last error. */
+int32_t hws__id_error(struct hws__table *t, hws_id id, uint32_t kind);
+
+static inline uint32_t hws__id_kind(hws_id id)
+{
+    return (uint32_t)(id >> HWS__KIND_SHIFT);
+}
+
+/** The object named by `id`, or null. The pointer is readable for ever, the answer is a snapshot. */
+static inline void *hws__obj_find(struct hws__table *t, hws_id id)
+{
+    uint32_t slot = (uint32_t)(id & ((UINT64_C(1) << t->slot_bits) - 1));
+    struct hws__obj *o;
+
+    if (slot >= atomic_load_explicit(&t->used, memory_order_acquire) || id == 0) {
+        return NULL;
+    }
+    o = atomic_load_explicit(
+        &atomic_load_explicit(&t->chunks[slot >> t->chunk_bits],
+                              memory_order_acquire)[slot & ((1u << t->chunk_bits) - 1)],
+        memory_order_acquire);
+    if (o == NULL || atomic_load_explicit(&o->id, memory_order_acquire) != id) {
+        return NULL;
+    }
+    return o;
+}
+
+#endif

@@ -1,0 +1,13 @@
+/*
+ * The deadlines of a worker's operations: a binary heap.
+ */
+#ifndef HWS_CORE_HEAP_H
+#define HWS_CORE_HEAP_H
+
+#include "worker.h"
+
+/** Add with op->deadline set. False: no memory. */
+bool hws__heap_add(struct hws__worker *w, struct hws__op *op);
+void hws__heap_remove(struct hws__worker *w, struct hws__op *op);
+
+#endif

@@ -1,0 +1,333 @@
+#include "hello.h"
+#include "auth.h"
+#include "error.h"
+#include "host.h"
+#include "listener.h"
+#include "log.h"
+#include "progress.h"
+#include "ucx_loader.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAGIC 0x31525748u /* "HWR1", little endian */
+#define REFUSED_NS UINT64_C(1000000000)
+
+enum type { HELLO = 1, CHALLENGE, PROOF, WELCOME, REFUSED, GOODBYE, GOODBYE_ACK, FLUSH, FLUSH_ACK };
+
+#define FLAG_SHARED 1u /* my UCX worker serves several endpoints: send REPLY along */
+#define FLAG_KEY 2u    /* I have a pre-shared key */
+
+/** Every message of Hawser's own: little endian, 128 bytes. */
+struct control {
+    uint32_t magic;
+    uint8_t type, protocol, flags, ucx_minor;
+    int32_t code;
+    uint32_t reason; /* HWS_REASON_* of the sender */
+    uint64_t host, pid;
+    uint64_t sequence; /* of a flush */
+    unsigned char nonce[HWS__NONCE], proof[HWS__PROOF];
+    unsigned char zero[24];
+};
+
+_Static_assert(sizeof(struct control) == 128, "the wire format");
+
+/* Byte swapping is not needed where Hawser runs; this is what the format relies on. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "little-endian machines only");
+
+uint64_t hws__client_id(bool tcp_only)
+{
+    return (uint64_t)HWS__CLIENT_MAGIC << 48 | (uint64_t)HWS__PROTOCOL << 44 |
+           (uint64_t)(tcp_only ? HWS__CLIENT_TCP_ONLY : 0) << 40 |
+           (uint64_t)((uint32_t)hws__ucx.minor & 255u) << 32 | (hws__host_hash() & UINT32_MAX);
+}
+
+struct hws__client hws__client_parse(uint64_t id)
+{
+    return (struct hws__client){
+        .known = id >> 48 == HWS__CLIENT_MAGIC,
+        .same_protocol = (id >> 44 & 15) == HWS__PROTOCOL,
+        .tcp_only = (id >> 40 & HWS__CLIENT_TCP_ONLY) != 0,
+        .same_ucx = (id >> 32 & 255) == ((uint32_t)hws__ucx.minor & 255u),
+        .same_host = (uint32_t)id == (hws__host_hash() & UINT32_MAX),
+    };
+}
+
+static void sent(void *request, ucs_status_t status, void *user_data)
+{
+    (void)status; /* an error of the endpoint is reported by its handler */
+    free(user_data);
+    hws__ucx.ucp_request_free(request);
+}
+
+/* Send one; what is lost by a failing endpoint is no loss. */
+static void send_control(struct hws__endpoint *ep, struct control *c, enum type type)
+{
+    ucp_request_param_t p = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                                             UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
+                             .flags = UCP_AM_SEND_FLAG_REPLY | UCP_AM_SEND_FLAG_EAGER,
+                             .cb.send = sent};
+    struct control *m = malloc(sizeof *m);
+
+    if (m == NULL || ep->ucx == NULL) {
+        free(m);
+        return;
+    }
+    *m = *c;
+    m->magic = MAGIC;
+    m->type = (uint8_t)type;
+    m->protocol = HWS__PROTOCOL;
+    m->ucx_minor = (uint8_t)hws__ucx.minor;
+    m->flags = (ep->uworker->role != HWS__ISOLATED ? FLAG_SHARED : 0) |
+               (ep->worker->context->psk != NULL ? FLAG_KEY : 0);
+    m->host = hws__host_hash();
+    m->pid = (uint64_t)getpid();
+    m->reason = ep->reason;
+    p.user_data = m;
+    if (!UCS_PTR_IS_PTR(
+            hws__ucx.ucp_am_send_nbx(ep->ucx, HWS__AM_CONTROL, NULL, 0, m, sizeof *m, &p))) {
+        free(m);
+    }
+    hws__uworker_heat(ep->uworker);
+}
+
+void hws__hello_start(struct hws__endpoint *ep)
+{
+    struct control c = {0};
+
+    if (ep->worker->context->psk != NULL) {
+        hws__auth_nonce(ep->nonce);
+    }
+    memcpy(c.nonce, ep->nonce, sizeof c.nonce);
+    send_control(ep, &c, HELLO);
+}
+
+void hws__hello_welcome(struct hws__endpoint *ep)
+{
+    const struct hws__context *x = ep->worker->context;
+    struct control c = {0};
+
+    if (x->psk != NULL && !ep->raw) {
+        hws__auth_prove(x->psk, x->psk_length, 's', ep->peer_nonce, ep->nonce, c.proof);
+    }
+    send_control(ep, &c, WELCOME);
+    hws__endpoint_opened(ep);
+}
+
+void hws__hello_refuse(struct hws__endpoint *ep, int32_t code)
+{
+    struct control c = {.code = code};
+
+    send_control(ep, &c, REFUSED);
+    ep->silent = ep->phase != HWS__PHASE_REQUEST;
+    ep->refused = ep->closing = ep->told = true;
+    ep->phase = HWS__PHASE_GOODBYE;
+    hws__endpoint_deadline(ep, REFUSED_NS);
+}
+
+void hws__flush_send(struct hws__endpoint *ep, uint64_t sequence)
+{
+    struct control c = {.sequence = sequence};
+
+    send_control(ep, &c, FLUSH);
+}
+
+void hws__goodbye(struct hws__endpoint *ep)
+{
+    struct control c = {0};
+
+    send_control(ep, &c, GOODBYE);
+}
+
+/* The peer is who it must be: let it in, or ask the application. */
+static void admit(struct hws__endpoint *ep)
+{
+    struct hws__listener *l = hws__listener_of(ep);
+    hws_event e = {.kind = HWS_EVENT_REQUEST, .source = ep->obj.id, .op = ep->listener};
+
+    if (l != NULL && (l->flags & HWS_LISTENER_EXPLICIT)) {
+        hws__endpoint_addresses(ep);
+        ep->phase = HWS__PHASE_REQUEST;
+        ep->deadline = 0;
+        hws__emit(ep->worker, &l->sink, &e, NULL);
+        return;
+    }
+    hws__hello_welcome(ep);
+}
+
+static void refuse_auth(struct hws__endpoint *ep)
+{
+    struct hws__listener *l = hws__listener_of(ep);
+
+    if (l != NULL) {
+        l->bad_auth++;
+    }
+    hws__hello_refuse(ep, HWS_E_AUTH);
+}
+
+static void on_hello(struct hws__endpoint *ep, const struct control *m)
+{
+    struct hws__context *c = ep->worker->context;
+    struct control answer = {0};
+
+    if (!ep->server || ep->phase != HWS__PHASE_HELLO || ep->hello_seen) {
+        hws__endpoint_fail(ep, HWS_E_PROTOCOL, "a second hello");
+        return;
+    }
+    ep->hello_seen = true;
+    if (ep->reason == HWS_REASON_CAP && m->reason <= HWS_REASON_SHM_FAILED) {
+        ep->reason = m->reason; /* only the dialler knows why it came by TCP */
+    }
+    memcpy(ep->peer_nonce, m->nonce, sizeof ep->peer_nonce);
+    if ((c->psk != NULL) != ((m->flags & FLAG_KEY) != 0)) {
+        refuse_auth(ep);
+        return;
+    }
+    if (c->psk == NULL) {
+        admit(ep);
+        return;
+    }
+    hws__auth_nonce(ep->nonce);
+    memcpy(answer.nonce, ep->nonce, sizeof answer.nonce);
+    send_control(ep, &answer, CHALLENGE);
+}
+
+static void on_challenge(struct hws__endpoint *ep, const struct control *m)
+{
+    struct hws__context *c = ep->worker->context;
+    struct control answer = {0};
+
+    if (ep->server || ep->phase != HWS__PHASE_HELLO || c->psk == NULL || ep->hello_seen) {
+        hws__endpoint_fail(ep, HWS_E_AUTH, "the listener wants a key");
+        return;
+    }
+    ep->hello_seen = true;
+    memcpy(ep->peer_nonce, m->nonce, sizeof ep->peer_nonce);
+    hws__auth_prove(c->psk, c->psk_length, 'c', ep->nonce, m->nonce, answer.proof);
+    send_control(ep, &answer, PROOF);
+}
+
+static void on_proof(struct hws__endpoint *ep, const struct control *m)
+{
+    struct hws__context *c = ep->worker->context;
+
+    if (!ep->server || ep->phase != HWS__PHASE_HELLO || !ep->hello_seen || c->psk == NULL) {
+        hws__endpoint_fail(ep, HWS_E_PROTOCOL, "a proof that was not asked for");
+    } else if (hws__auth_verify(c->psk, c->psk_length, 'c', ep->peer_nonce, ep->nonce, m->proof)) {
+        admit(ep);
+    } else {
+        refuse_auth(ep);
+    }
+}
+
+static void on_welcome(struct hws__endpoint *ep, const struct control *m)
+{
+    struct hws__context *c = ep->worker->context;
+
+    if (ep->server || ep->phase != HWS__PHASE_HELLO) {
+        hws__endpoint_fail(ep, HWS_E_PROTOCOL, "a welcome that was not asked for");
+    } else if (c->psk != NULL &&
+               (!ep->hello_seen || !hws__auth_verify(c->psk, c->psk_length, 's', ep->nonce,
+                                                     ep->peer_nonce, m->proof))) {
+        hws__endpoint_fail(ep, HWS_E_AUTH, "the listener has another key, or none");
+    } else {
+        hws__endpoint_opened(ep);
+    }
+}
+
+static void on_goodbye(struct hws__endpoint *ep)
+{
+    struct control c = {0};
+
+    send_control(ep, &c, GOODBYE_ACK);
+    ep->peer_closed = true;
+    ep->acked = true; /* both may say goodbye at once */
+    ep->open = false;
+    hws__endpoint_attend(ep);
+}
+
+static void dispatch(struct hws__endpoint *ep, const struct control *m)
+{
+    switch (m->type) {
+    case HELLO:
+        on_hello(ep, m);
+        break;
+    case CHALLENGE:
+        on_challenge(ep, m);
+        break;
+    case PROOF:
+        on_proof(ep, m);
+        break;
+    case WELCOME:
+        on_welcome(ep, m);
+        break;
+    case REFUSED:
+        if (!ep->server && ep->phase == HWS__PHASE_HELLO) {
+            hws__endpoint_fail(ep, m->code < 0 ? m->code : HWS_E_REJECTED, "%s",
+                               hws_error_text(m->code < 0 ? m->code : HWS_E_REJECTED));
+        }
+        break;
+    case GOODBYE:
+        if (ep->hello_done) {
+            on_goodbye(ep);
+        }
+        break;
+    case FLUSH:
+        if (ep->hello_done) {
+            struct control c = {.sequence = m->sequence};
+
+            send_control(ep, &c, FLUSH_ACK);
+        }
+        break;
+    case FLUSH_ACK:
+        ep->flush_acked = m->sequence > ep->flush_acked ? m->sequence : ep->flush_acked;
+        ep->worker->todo = true;
+        break;
+    case GOODBYE_ACK:
+        ep->acked = true;
+        hws__endpoint_attend(ep);
+        break;
+    default:
+        hws__endpoint_fail(ep, HWS_E_PROTOCOL, "a message of unknown type %u", m->type);
+    }
+}
+
+/* A peer that does not speak the protocol is counted and cut. */
+static void stranger(struct hws__endpoint *ep)
+{
+    struct hws__listener *l = hws__listener_of(ep);
+
+    if (l != NULL && !ep->hello_done) {
+        l->strangers++;
+    }
+    hws__endpoint_fail(ep, HWS_E_PROTOCOL, "the peer does not speak this protocol");
+}
+
+ucs_status_t hws__control_cb(void *arg, const void *header, size_t header_length, void *data,
+                             size_t length, const ucp_am_recv_param_t *param)
+{
+    struct hws__uworker *u = arg;
+    struct hws__endpoint *ep = hws__uworker_ep(
+        u, param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP ? param->reply_ep : NULL);
+    struct control m;
+
+    (void)header;
+    (void)header_length;
+    if (ep == NULL || ep->failed) {
+        return UCS_OK;
+    }
+    if (length != sizeof m || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
+        stranger(ep);
+        return UCS_OK;
+    }
+    memcpy(&m, data, sizeof m);
+    if (m.magic != MAGIC || m.protocol != HWS__PROTOCOL) {
+        stranger(ep);
+        return UCS_OK;
+    }
+    ep->peer_host = m.host;
+    ep->peer_pid = m.pid;
+    ep->send_flags = m.flags & FLAG_SHARED ? UCP_AM_SEND_FLAG_REPLY : 0;
+    dispatch(ep, &m);
+    return UCS_OK;
+}

@@ -1,0 +1,47 @@
+/*
+ * The first message each way, and the messages of Hawser's own that follow (goodbye).
+ *
+ *   client                          server
+ *   HELLO (who, nonce)      ->
+ *                           <-      WELCOME, or CHALLENGE (nonce) where a key is set,
+ *   PROOF                   ->      or REFUSED (code)
+ *                           <-      WELCOME (proof) or REFUSED
+ *   ...
+ *   GOODBYE                 <->     GOODBYE_ACK
+ *
+ * The client id of UCX's connection request says who dials before anything is accepted.
+ */
+#ifndef HWS_CORE_HELLO_H
+#define HWS_CORE_HELLO_H
+
+#include "endpoint.h"
+
+#define HWS__AM_CONTROL 0
+#define HWS__AM_TAG 1
+#define HWS__AM_USER 2
+
+#define HWS__PROTOCOL 1
+#define HWS__CLIENT_MAGIC 0x4857u
+#define HWS__CLIENT_TCP_ONLY 1u
+
+/** What the 64-bit client id of UCX carries: magic 16, protocol 4, flags 4, UCX minor 8, host 32. */
+uint64_t hws__client_id(bool tcp_only);
+
+struct hws__client {
+    bool known; /* the magic is there */
+    bool tcp_only, same_ucx, same_protocol, same_host;
+};
+struct hws__client hws__client_parse(uint64_t id);
+
+void hws__hello_start(struct hws__endpoint *ep);
+void hws__hello_welcome(struct hws__endpoint *ep);
+void hws__hello_refuse(struct hws__endpoint *ep, int32_t code);
+/** Sends a flush; the peer answers with the same number. */
+void hws__flush_send(struct hws__endpoint *ep, uint64_t sequence);
+/** Sends a goodbye; the answer ends the phase. */
+void hws__goodbye(struct hws__endpoint *ep);
+/** UCX's handler of HWS__AM_CONTROL. */
+ucs_status_t hws__control_cb(void *arg, const void *header, size_t header_length, void *data,
+                             size_t length, const ucp_am_recv_param_t *param);
+
+#endif

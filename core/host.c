@@ -1,0 +1,226 @@
+#include "host.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+enum { SHM_RESERVE = 4 << 20, FD_CAP_MAX = 1 << 20 };
+
+/* ---- identity ---- */
+
+static int read_line(const char *path, char *line, size_t cap)
+{
+    FILE *f = fopen(path, "re");
+    const int ok = f != NULL && fgets(line, (int)cap, f) != NULL;
+
+    if (f != NULL)
+        fclose(f);
+    if (ok)
+        line[strcspn(line, "\n")] = '\0';
+    return ok;
+}
+
+/* FNV-1a. */
+static uint64_t mix(uint64_t hash, const void *data, size_t len)
+{
+    const unsigned char *byte = data;
+
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ byte[i]) * 0x100000001b3u;
+    return hash;
+}
+
+uint64_t hws__host_hash(void)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    uint64_t ipc = 0;
+    struct stat st;
+    char line[256];
+
+    /* Without a boot id UCX goes by the host's name and a hardware address. */
+    if (!read_line("/proc/sys/kernel/random/boot_id", line, sizeof(line)) &&
+        gethostname(line, sizeof(line)) != 0)
+        line[0] = '\0';
+    line[sizeof(line) - 1] = '\0';
+    if (stat("/proc/self/ns/ipc", &st) == 0)
+        ipc = (uint64_t)st.st_ino;
+    hash = mix(hash, line, strlen(line));
+    hash = mix(hash, &ipc, sizeof(ipc));
+    return hash != 0 ? hash : 1;
+}
+
+/* ---- what is left ---- */
+
+uint64_t hws__shm_free(void)
+{
+    struct statvfs fs;
+
+    if (statvfs("/dev/shm", &fs) != 0)
+        return UINT64_MAX;
+    return (uint64_t)fs.f_bavail * fs.f_frsize;
+}
+
+static int read_number(const char *path, uint64_t *value)
+{
+    char line[64], *end;
+
+    if (!read_line(path, line, sizeof(line)))
+        return 0;
+    *value = strtoull(line, &end, 10);
+    return end != line; /* "max" is no number */
+}
+
+/* "inactive_file 4096" in memory.stat: file pages that the kernel takes back before it refuses. */
+static uint64_t cgroup_reclaimable(const char *dir)
+{
+    char path[PATH_MAX + 32], line[128];
+    unsigned long long value = 0;
+
+    snprintf(path, sizeof(path), "%s/memory.stat", dir);
+    FILE *f = fopen(path, "re");
+    while (f != NULL && fgets(line, sizeof(line), f) != NULL)
+        if (sscanf(line, "inactive_file %llu", &value) == 1)
+            break;
+    if (f != NULL)
+        fclose(f);
+    return value;
+}
+
+/* Room under one group's limit; UINT64_MAX if it has none. */
+static uint64_t cgroup_room(const char *dir)
+{
+    char path[PATH_MAX + 32];
+    uint64_t max, used;
+
+    snprintf(path, sizeof(path), "%s/memory.max", dir);
+    if (!read_number(path, &max))
+        return UINT64_MAX;
+    snprintf(path, sizeof(path), "%s/memory.current", dir);
+    if (!read_number(path, &used))
+        return max;
+    const uint64_t reclaimable = cgroup_reclaimable(dir);
+    used = used > reclaimable ? used - reclaimable : 0;
+    return max > used ? max - used : 0;
+}
+
+/* Limits nest: the least room of the process's group and all above it (version 2 only). */
+static uint64_t cgroup_available(void)
+{
+    char line[PATH_MAX], dir[PATH_MAX];
+    uint64_t least = UINT64_MAX;
+    FILE *f = fopen("/proc/self/cgroup", "re");
+    int found = 0;
+
+    while (f != NULL && !found && fgets(line, sizeof(line), f) != NULL)
+        found = strncmp(line, "0::/", 4) == 0;
+    if (f != NULL)
+        fclose(f);
+    if (!found)
+        return least;
+    line[strcspn(line, "\n")] = '\0';
+    if (snprintf(dir, sizeof(dir), "/sys/fs/cgroup%s", line + 3) >= (int)sizeof(dir))
+        return least;
+    while (strlen(dir) >= strlen("/sys/fs/cgroup")) {
+        const uint64_t room = cgroup_room(dir);
+
+        least = room < least ? room : least;
+        char *slash = strrchr(dir, '/');
+        *slash = '\0';
+    }
+    return least;
+}
+
+uint64_t hws__mem_available(void)
+{
+    const uint64_t group = cgroup_available();
+    unsigned long long kb = 0;
+    char line[128];
+    FILE *f = fopen("/proc/meminfo", "re");
+
+    while (f != NULL && fgets(line, sizeof(line), f) != NULL)
+        if (sscanf(line, "MemAvailable: %llu kB", &kb) == 1)
+            break;
+    if (f != NULL)
+        fclose(f);
+    const uint64_t machine = kb != 0 ? (uint64_t)kb << 10 : UINT64_MAX;
+    return machine < group ? machine : group;
+}
+
+/* ---- descriptors ---- */
+
+int hws__fd_limit_raise(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return 1024;
+    if (limit.rlim_cur < limit.rlim_max) {
+        const rlim_t soft = limit.rlim_cur;
+
+        limit.rlim_cur = limit.rlim_max;
+        if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+            limit.rlim_cur = soft;
+    }
+    return limit.rlim_cur > FD_CAP_MAX ? FD_CAP_MAX : (int)limit.rlim_cur;
+}
+
+int hws__fd_count(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    const struct dirent *entry;
+    int n = 0;
+
+    if (dir == NULL)
+        return -1;
+    while ((entry = readdir(dir)) != NULL)
+        n += entry->d_name[0] != '.';
+    closedir(dir);
+    return n - 1; /* the folder itself */
+}
+
+/* ---- the cap ---- */
+
+/* Half the limit of descriptors stays the program's; what is open already counts against ours only
+ * where it passes the program's half. */
+static uint64_t cap_by_fds(void)
+{
+    struct rlimit limit;
+    const int open_now = hws__fd_count();
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        limit.rlim_cur = 1024;
+    if (limit.rlim_cur > FD_CAP_MAX)
+        limit.rlim_cur = FD_CAP_MAX;
+    const uint64_t half = (uint64_t)limit.rlim_cur / 2;
+    const uint64_t left = (uint64_t)limit.rlim_cur - (open_now > 0 ? (uint64_t)open_now : 0);
+    if (open_now > 0 && (uint64_t)open_now >= (uint64_t)limit.rlim_cur)
+        return 0;
+    return (left < half ? left : half) / HWS__ISOLATED_FDS;
+}
+
+int hws__isolated_cap(const char **why)
+{
+    const uint64_t shm = hws__shm_free();
+    const struct {
+        const char *name;
+        uint64_t cap;
+    } bounds[] = {
+        {"descriptors", cap_by_fds()},
+        {"memory", hws__mem_available() / 4 / HWS__ISOLATED_MEMORY},
+        {"/dev/shm", shm > SHM_RESERVE ? (shm - SHM_RESERVE) / HWS__ISOLATED_SHM : 0},
+    };
+    size_t least = 0;
+
+    for (size_t i = 1; i < sizeof(bounds) / sizeof(bounds[0]); i++)
+        if (bounds[i].cap < bounds[least].cap)
+            least = i;
+    if (why != NULL)
+        *why = bounds[least].name;
+    return bounds[least].cap > INT_MAX ? INT_MAX : (int)bounds[least].cap;
+}

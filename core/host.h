@@ -1,0 +1,40 @@
+/*
+ * The host: which machine this is, as shared memory sees it, and how much of it is left.
+ */
+#ifndef HWS_CORE_HOST_H
+#define HWS_CORE_HOST_H
+
+#include <stdint.h>
+
+/**
+ * Identity of "same machine and same IPC namespace", which is what UCX compares for shared memory:
+ * the kernel's boot id and the IPC namespace. Equal on both sides: UCX may use shared memory.
+ * @return never 0. 1.13's UCX asks no further; a different /dev/shm or PID namespace can still
+ *         make it fail to attach.
+ */
+uint64_t hws__host_hash(void);
+
+/** Bytes free in /dev/shm; UINT64_MAX if that cannot be told. */
+uint64_t hws__shm_free(void);
+
+/** Bytes of memory this process may still take: the machine's, or its control group's if less. */
+uint64_t hws__mem_available(void);
+
+/** Raises the soft limit of descriptors to the hard one. @return the limit now in force */
+int hws__fd_limit_raise(void);
+
+/** Descriptors open in this process; -1 if that cannot be told. */
+int hws__fd_count(void);
+
+/**
+ * How many further isolated workers may be made now.
+ * @param[out] why what bounds it ("descriptors", "memory", "/dev/shm"), a constant string; or NULL
+ */
+int hws__isolated_cap(const char **why);
+
+/** What one isolated worker and its connection are taken to cost (local profile, measured). */
+#define HWS__ISOLATED_FDS 16
+#define HWS__ISOLATED_MEMORY (4u << 20)
+#define HWS__ISOLATED_SHM (768u << 10)
+
+#endif

@@ -1,0 +1,192 @@
+/*
+ * Which UCX worker a connection gets: its own if the peer may use shared memory, the TCP-only one
+ * if it must not, the main one if it cannot.
+ */
+#include "endpoint.h"
+#include "error.h"
+#include "log.h"
+#include "progress.h"
+#include <stdlib.h>
+
+struct create_job {
+    struct hws__job job;
+    struct hws__worker *worker;
+    struct hws__uworker *made;
+    int role;
+};
+
+static void deliver_isolated(struct hws__worker *w, struct hws__uworker *u)
+{
+    struct hws__list *n = w->waiting.next;
+
+    for (; n != &w->waiting; n = n->next) {
+        struct hws__endpoint *ep = hws__container(n, struct hws__endpoint, wait_link);
+
+        if (!ep->tcp) {
+            hws__list_remove(&ep->wait_link);
+            HWS__COUNT(w, isolated, 1);
+            HWS__COUNT(w, isolated_total, 1);
+            hws__endpoint_uworker(ep, u);
+            return;
+        }
+    }
+    hws__list_append(&w->spares, &u->link);
+}
+
+static void deliver_tcp(struct hws__worker *w, struct hws__uworker *u)
+{
+    struct hws__list *n, *next;
+
+    w->tcp_coming = false;
+    if (u != NULL && hws__uworker_adopt(w, u) < 0) {
+        hws__uworker_destroy(u);
+        u = NULL;
+    }
+    w->tcp = u;
+    for (n = w->waiting.next; n != &w->waiting; n = next) {
+        struct hws__endpoint *ep = hws__container(n, struct hws__endpoint, wait_link);
+
+        next = n->next;
+        if (ep->tcp) {
+            hws__list_remove(&ep->wait_link);
+            hws__endpoint_uworker(ep, u);
+        }
+    }
+}
+
+/* The background thread has made one (or failed). */
+static void created(struct hws__worker *w, void *arg)
+{
+    struct create_job *j = arg;
+    struct hws__uworker *u = j->made;
+    bool tcp = j->role == HWS__TCP;
+
+    free(j);
+    atomic_fetch_sub(&w->jobs, 1);
+    if (tcp) {
+        deliver_tcp(w, u);
+        return;
+    }
+    w->spares_coming--;
+    if (u != NULL) {
+        deliver_isolated(w, u);
+        return;
+    }
+    /* There is none to be had: whoever waits learns it now. */
+    for (struct hws__list *n = w->waiting.next, *next; n != &w->waiting; n = next) {
+        struct hws__endpoint *ep = hws__container(n, struct hws__endpoint, wait_link);
+
+        next = n->next;
+        if (!ep->tcp) {
+            hws__list_remove(&ep->wait_link);
+            hws__endpoint_uworker(ep, NULL);
+        }
+    }
+}
+
+static void run_create(struct hws__job *job)
+{
+    struct create_job *j = hws__container(job, struct create_job, job);
+    struct hws__context *c = j->worker->context;
+    struct hws__worker *w = j->worker;
+
+    j->made = hws__uworker_create(c, j->role);
+    if (j->made == NULL) {
+        hws__log(HWS_LOG_WARN, "no UCX worker: out of resources");
+        if (j->role == HWS__ISOLATED) {
+            hws__isolated_unreserve(c);
+        }
+    }
+    while (!hws__command(w, created, j)) {
+        sched_yield();
+    }
+}
+
+/* Have one made. The reservation of an isolated one is the caller's. */
+static bool order(struct hws__worker *w, int role)
+{
+    struct create_job *j = malloc(sizeof *j);
+
+    if (j == NULL) {
+        return false;
+    }
+    *j = (struct create_job){.job.run = run_create, .worker = w, .role = role};
+    atomic_fetch_add(&w->jobs, 1);
+    if (!hws__background_add(&w->context->background, &j->job)) {
+        atomic_fetch_sub(&w->jobs, 1);
+        free(j);
+        return false;
+    }
+    return true;
+}
+
+static bool order_isolated(struct hws__worker *w)
+{
+    if (!hws__isolated_reserve(w->context)) {
+        return false;
+    }
+    if (!order(w, HWS__ISOLATED)) {
+        hws__isolated_unreserve(w->context);
+        return false;
+    }
+    w->spares_coming++;
+    return true;
+}
+
+void hws__spares_fill(struct hws__worker *w)
+{
+    uint32_t have = w->spares_coming;
+
+    for (struct hws__list *n = w->spares.next; n != &w->spares; n = n->next) {
+        have++;
+    }
+    for (struct hws__list *n = w->waiting.next; n != &w->waiting; n = n->next) {
+        have -= have > 0 && !hws__container(n, struct hws__endpoint, wait_link)->tcp;
+    }
+    while (!w->closing && have < w->spares_wanted && order_isolated(w)) {
+        have++;
+    }
+}
+
+static void request_isolated(struct hws__worker *w, struct hws__endpoint *ep)
+{
+    struct hws__list *n = hws__list_pop(&w->spares);
+
+    if (n != NULL) {
+        HWS__COUNT(w, isolated, 1);
+        HWS__COUNT(w, isolated_total, 1);
+        hws__endpoint_uworker(ep, hws__container(n, struct hws__uworker, link));
+        hws__spares_fill(w);
+        return;
+    }
+    if (!order_isolated(w)) {
+        hws__endpoint_uworker(ep, NULL);
+        return;
+    }
+    hws__list_append(&w->waiting, &ep->wait_link);
+    hws__spares_fill(w);
+}
+
+void hws__uworker_request(struct hws__endpoint *ep)
+{
+    struct hws__worker *w = ep->worker;
+
+    if (!ep->tcp) {
+        request_isolated(w, ep);
+        return;
+    }
+    if (w->tcp != NULL) {
+        hws__endpoint_uworker(ep, w->tcp);
+        return;
+    }
+    if (!w->tcp_coming && !(w->tcp_coming = order(w, HWS__TCP))) {
+        hws__endpoint_uworker(ep, NULL);
+        return;
+    }
+    hws__list_append(&w->waiting, &ep->wait_link);
+}
+
+void hws__uworker_unrequest(struct hws__endpoint *ep)
+{
+    hws__list_remove(&ep->wait_link);
+}

@@ -1,0 +1,70 @@
+#include "auth.h"
+#include "error.h"
+#include "guard.h"
+#include "handle.h"
+#include "op.h"
+#include "options.h"
+#include "ucx_loader.h"
+#include <stdio.h>
+#include <string.h>
+
+_Atomic int hws__library_state;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int32_t once_result;
+
+uint32_t hws_version(void)
+{
+    return HWS_VERSION_MAJOR << 16 | HWS_VERSION_MINOR << 8 | HWS_VERSION_PATCH;
+}
+
+uint32_t hws_abi_version(void)
+{
+    return HWS_ABI_VERSION;
+}
+
+/* The child of a fork shares UCX's memory and descriptors but not its threads: touch nothing. */
+static void forked(void)
+{
+    atomic_store(&hws__library_state, HWS__FORKED);
+}
+
+static void start(void)
+{
+    once_result = hws__table_init(&hws__objects, 21, 28);
+    if (once_result == HWS_OK) {
+        pthread_atfork(NULL, NULL, forked);
+        atomic_store(&hws__library_state, HWS__READY);
+    }
+}
+
+int32_t hws__library_enter(void)
+{
+    if (atomic_load(&hws__library_state) == HWS__FORKED) {
+        return hws__fail(HWS_E_FORKED, 0, "the library was used before fork");
+    }
+    pthread_once(&once, start);
+    if (once_result < 0) {
+        return hws__fail(once_result, 0, "no memory for the table of objects");
+    }
+    return atomic_load(&hws__library_state) == HWS__READY ? HWS_OK : HWS_E_FORKED;
+}
+
+int32_t hws_library_open(const char *ucx, hws_library_info *out)
+{
+    hws_library_info info = {0};
+    int32_t r;
+
+    HWS__ENTER();
+    if ((r = hws__ucx_load(ucx)) < 0 || out == NULL) {
+        return r;
+    }
+    info.version = hws_version();
+    info.ucx_major = (uint32_t)hws__ucx.major;
+    info.ucx_minor = (uint32_t)hws__ucx.minor;
+    info.ucx_release = (uint32_t)hws__ucx.release;
+    info.has_sodium = (uint32_t)hws__auth_available();
+    snprintf(info.ucx_path, sizeof info.ucx_path, "%.*s", (int)sizeof info.ucx_path - 1,
+             hws__ucx.lib_dir);
+    snprintf(info.ucx_reason, sizeof info.ucx_reason, "%.255s", hws__ucx.reason);
+    return hws__fill(out, &info, sizeof info, "library info");
+}

@@ -1,0 +1,441 @@
+#include "listener.h"
+#include "address.h"
+#include "endpoint.h"
+#include "error.h"
+#include "guard.h"
+#include "hello.h"
+#include "log.h"
+#include "options.h"
+#include "progress.h"
+#include "strangers.h"
+#include "ucx_loader.h"
+#include <ifaddrs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HELLO_NS UINT64_C(5000000000)
+
+struct hws__listener *hws__listener_find(hws_id id, int32_t *error)
+{
+    struct hws__listener *l = NULL;
+
+    if (hws__id_kind(id) == HWS_KIND_LISTENER) {
+        l = hws__obj_find(&hws__objects, id);
+    }
+    if (l == NULL) {
+        *error = hws__id_error(&hws__objects, id, HWS_KIND_LISTENER);
+    }
+    return l;
+}
+
+struct hws__listener *hws__listener_of(const struct hws__endpoint *ep)
+{
+    return ep->listener != 0 ? hws__obj_find(&hws__objects, ep->listener) : NULL;
+}
+
+/* Inside UCX: only note it. */
+static void request_cb(ucp_conn_request_h request, void *arg)
+{
+    struct hws__listener *l = arg;
+
+    l->requests++;
+    if (l->pending_count == sizeof l->pending / sizeof *l->pending) {
+        hws__ucx.ucp_listener_reject(l->ucx, request);
+        return;
+    }
+    l->pending[l->pending_count++] = request;
+    l->worker->tick = HWS__TICK;
+}
+
+static void reject(struct hws__listener *l, ucp_conn_request_h request, const char *why)
+{
+    hws__log(HWS_LOG_INFO, "listener %s:%u: a connection is refused: %s", l->address,
+             (unsigned)l->port, why);
+    hws__ucx.ucp_listener_reject(l->ucx, request);
+}
+
+/* Where a request goes, by what the client says before anything is accepted. */
+static void handle(struct hws__listener *l, ucp_conn_request_h request)
+{
+    ucp_conn_request_attr_t a = {.field_mask = UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR |
+                                               UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ID};
+    bool shm = (l->worker->context->flags & HWS_CONTEXT_NO_SHARED_MEMORY) == 0;
+    struct hws__client c = {0};
+    struct hws__endpoint *ep;
+    ucs_status_t s = hws__ucx.ucp_conn_request_query(request, &a);
+
+    if (s == UCS_OK) {
+        c = hws__client_parse(a.client_id);
+    } else {
+        a.field_mask = UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR;
+        s = hws__ucx.ucp_conn_request_query(request, &a);
+    }
+    if (s != UCS_OK || (!c.known && (l->flags & HWS_LISTENER_RAW) == 0)) {
+        l->strangers++;
+        reject(l, request, "not a peer of this protocol");
+        return;
+    }
+    if (c.known && (!c.same_protocol || !c.same_ucx)) {
+        l->strangers++;
+        reject(l, request, "PEER_VERSION: another version of UCX or of the protocol");
+        return;
+    }
+    if ((ep = hws__endpoint_new(l->worker)) == NULL) {
+        reject(l, request, "out of memory");
+        return;
+    }
+    ep->server = true;
+    ep->raw = !c.known;
+    ep->listener = l->obj.id;
+    ep->request = request;
+    ep->peer = ep->request_peer = a.client_address;
+    ep->sink = l->endpoint_sink;
+    ep->close_timeout = l->close_timeout;
+    ep->reason = ep->raw        ? HWS_REASON_RAW
+                 : !c.same_host ? HWS_REASON_REMOTE
+                 : c.tcp_only   ? HWS_REASON_CAP
+                 : !shm         ? HWS_REASON_TCP_ONLY
+                                : HWS_REASON_LOCAL;
+    hws__obj_publish(&hws__objects, &ep->obj);
+    hws__list_append(&l->worker->endpoints, &ep->link);
+    HWS__COUNT(l->worker, endpoints, 1);
+    ep->phase = HWS__PHASE_WAITING;
+    hws__endpoint_deadline(ep, l->hello_timeout);
+    if (ep->raw ? !shm : !c.same_host || c.tcp_only || !shm) {
+        hws__endpoint_uworker(ep, l->worker->main);
+    } else {
+        hws__uworker_request(ep);
+    }
+}
+
+int hws__listener_step(struct hws__listener *l)
+{
+    ucp_conn_request_h pending[64];
+    uint32_t n = l->pending_count;
+
+    if (n == 0) {
+        return 0;
+    }
+    memcpy(pending, l->pending, n * sizeof *pending);
+    l->pending_count = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        handle(l, pending[i]);
+    }
+    return (int)n;
+}
+
+/* The server's side of hws__endpoint_uworker(): accept on this UCX worker. */
+static void accept_on(struct hws__endpoint *ep, struct hws__uworker *u)
+{
+    ucp_ep_params_t p = {.field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST |
+                                       UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                                       UCP_EP_PARAM_FIELD_ERR_HANDLER,
+                         .conn_request = ep->request,
+                         .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+                         .err_handler = {hws__endpoint_error_cb, ep}};
+    ucp_ep_h ucx;
+    ucs_status_t s = hws__ucx.ucp_ep_create(u->ucx, &p, &ucx);
+
+    ep->request = NULL; /* used up, also by a failure */
+    if (s != UCS_OK || !hws__endpoint_attach(ep, u, ucx)) {
+        ep->uworker = u;
+        hws__endpoint_fail(ep, hws__from_ucx(s), "accept: %s", hws__ucx.ucs_status_string(s));
+        return;
+    }
+    ep->phase = HWS__PHASE_HELLO;
+    if (u->role != HWS__ISOLATED && !hws__endpoint_lanes(ep)) {
+        return; /* the client lied: nothing of it was let in */
+    }
+    if (ep->raw) {
+        hws__endpoint_opened(ep);
+    }
+}
+
+void hws__endpoint_uworker(struct hws__endpoint *ep, struct hws__uworker *u)
+{
+    struct hws__worker *w = ep->worker;
+    struct hws__listener *l;
+
+    if (u != NULL && u->role == HWS__ISOLATED) {
+        u->raw = ep->raw;
+        if (hws__uworker_adopt(w, u) < 0) {
+            HWS__COUNT(w, isolated, -1);
+            hws__isolated_unreserve(w->context);
+            hws__uworker_destroy(u);
+            u = NULL;
+        }
+    }
+    if (u != NULL) {
+        if (ep->server) {
+            accept_on(ep, u);
+        } else {
+            hws__dial_on(ep, u);
+        }
+        return;
+    }
+    if (ep->server) {
+        if ((l = hws__listener_of(ep)) != NULL) {
+            l->redirected++;
+            hws__ucx.ucp_listener_reject(l->ucx, ep->request);
+        }
+        HWS__COUNT(w, fallbacks, 1);
+        ep->request = NULL;
+        hws__endpoint_fail(ep, HWS_E_ISOLATED_CAP, "no isolated worker left");
+    } else if (!ep->tcp && !ep->raw) {
+        ep->tcp = true;
+        ep->reason = HWS_REASON_CAP;
+        HWS__COUNT(w, fallbacks, 1);
+        hws__uworker_request(ep);
+    } else {
+        hws__endpoint_fail(ep, ep->raw ? HWS_E_ISOLATED_CAP : HWS_E_NO_RESOURCE,
+                           "no UCX worker left");
+    }
+}
+
+static int32_t create(struct hws__listener *l, const struct sockaddr_storage *a,
+                      ucp_listener_h *out)
+{
+    ucp_listener_params_t p = {.field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR |
+                                             UCP_LISTENER_PARAM_FIELD_CONN_HANDLER,
+                               .sockaddr = {(const struct sockaddr *)a, hws__address_length(a)},
+                               .conn_handler = {request_cb, l}};
+    ucp_listener_attr_t q = {.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR};
+    ucs_status_t s = hws__ucx.ucp_listener_create(l->worker->main->ucx, &p, out);
+
+    if (s == UCS_ERR_BUSY) {
+        return hws__fail(HWS_E_ADDRESS_IN_USE, 0, "port %u is in use", hws__address_port(a));
+    }
+    if (s == UCS_ERR_IO_ERROR || s == UCS_ERR_NO_DEVICE || s == UCS_ERR_UNREACHABLE) {
+        return hws__fail(HWS_E_UNREACHABLE, 0, "no device of this machine has the address");
+    }
+    if (s != UCS_OK) {
+        return hws__fail_ucx(s, 0, "ucp_listener_create: %s", hws__ucx.ucs_status_string(s));
+    }
+    if ((s = hws__ucx.ucp_listener_query(*out, &q)) != UCS_OK) {
+        hws__ucx.ucp_listener_destroy(*out);
+        *out = NULL;
+        return hws__fail_ucx(s, 0, "ucp_listener_query: %s", hws__ucx.ucs_status_string(s));
+    }
+    hws__address_host(&q.sockaddr, l->address, sizeof l->address);
+    l->port = hws__address_port(&q.sockaddr);
+    return HWS_OK;
+}
+
+/* UCX's listener on :: takes no IPv4 connections and keeps others off the port: so every address
+ * means 0.0.0.0 and each IPv6 address that the machine has now. */
+static void add_ipv6(struct hws__listener *l)
+{
+    char address[sizeof l->address];
+    struct ifaddrs *list = NULL;
+    uint16_t port = l->port;
+
+    memcpy(address, l->address, sizeof address);
+    if (getifaddrs(&list) != 0) {
+        return;
+    }
+    for (struct ifaddrs *i = list; i != NULL && l->ucx6_count < HWS__LISTEN6; i = i->ifa_next) {
+        struct sockaddr_storage a = {0};
+
+        if (i->ifa_addr == NULL || i->ifa_addr->sa_family != AF_INET6) {
+            continue;
+        }
+        memcpy(&a, i->ifa_addr, sizeof(struct sockaddr_in6));
+        if (IN6_IS_ADDR_LINKLOCAL(&((struct sockaddr_in6 *)&a)->sin6_addr)) {
+            continue;
+        }
+        ((struct sockaddr_in6 *)&a)->sin6_port = htons(port);
+        l->ucx6_count += create(l, &a, &l->ucx6[l->ucx6_count]) == HWS_OK;
+    }
+    freeifaddrs(list);
+    memcpy(l->address, address, sizeof address);
+    l->port = port;
+}
+
+static int32_t bind_to(struct hws__listener *l, const char *host, uint16_t port)
+{
+    struct sockaddr_storage *list = NULL;
+    uint32_t n = hws__address_resolve(host == NULL ? "0.0.0.0" : host, port, true, true, &list);
+    int32_t r;
+
+    if (n == 0) {
+        return hws__fail(HWS_E_INVALID, 0, "\"%.64s\" is not an address", host);
+    }
+    if (list[0].ss_family == AF_INET6 && !hws__context_family(l->worker->context, AF_INET6)) {
+        r = hws__fail(HWS_E_UNSUPPORTED, 0,
+                      "IPv6 needs UCX 1.14 and TCP_AF_PRIO=inet6,inet in the context's config");
+    } else {
+        r = create(l, &list[0], &l->ucx);
+    }
+    free(list);
+    if (r == HWS_OK && host == NULL && hws__context_family(l->worker->context, AF_INET6)) {
+        add_ipv6(l);
+    }
+    return r;
+}
+
+static int32_t copy_options(struct hws__listener *l, const hws_listener_opts *o)
+{
+    int32_t r;
+
+    if (o->flags & ~(uint32_t)(HWS_LISTENER_EXPLICIT | HWS_LISTENER_RAW)) {
+        return hws__fail(HWS_E_INVALID, 0, "unknown flags %#x", o->flags);
+    }
+    l->flags = o->flags;
+    l->hello_timeout = o->hello_timeout_ns != 0 ? o->hello_timeout_ns : HELLO_NS;
+    l->close_timeout = o->close_timeout_ns != 0 ? o->close_timeout_ns : HWS__CLOSE_NS;
+    if ((r = hws__sink_set(&l->sink, &o->sink)) < 0 ||
+        (r = hws__sink_set(&l->endpoint_sink, &o->endpoint_sink)) < 0) {
+        return r;
+    }
+    if (hws__sink_none(&l->sink)) {
+        l->sink = l->worker->sink;
+    }
+    if (hws__sink_none(&l->endpoint_sink)) {
+        l->endpoint_sink = l->worker->sink;
+    }
+    hws__sink_feed(&l->sink, l->worker->obj.id);
+    hws__sink_feed(&l->endpoint_sink, l->worker->obj.id);
+    return HWS_OK;
+}
+
+int32_t hws_listen(hws_id worker, const char *host, uint16_t port, const hws_listener_opts *opts,
+                   hws_id *out)
+{
+    struct hws__listener *l;
+    struct hws__worker *w;
+    hws_listener_opts o;
+    bool nested;
+    int32_t r = HWS_OK;
+
+    HWS__ENTER();
+    if ((w = hws__worker_find(worker, &r)) == NULL) {
+        return r;
+    }
+    if (out == NULL) {
+        return hws__fail(HWS_E_INVALID, worker, "out is null");
+    }
+    if ((r = hws__options(&o, sizeof o, opts, "listener")) < 0) {
+        return r;
+    }
+    l = (struct hws__listener *)(void *)hws__obj_alloc(&hws__objects, HWS_KIND_LISTENER, sizeof *l);
+    if (l == NULL) {
+        return hws__fail(HWS_E_NO_MEMORY, worker, "listener");
+    }
+    l->worker = w;
+    hws__list_init(&l->link);
+    nested = hws__own(w);
+    if (atomic_load(&w->obj.id) != worker || w->closing) {
+        r = hws__fail(HWS_E_CLOSING, worker, "the worker is closing");
+    } else if ((r = copy_options(l, &o)) == HWS_OK && (r = bind_to(l, host, port)) == HWS_OK) {
+        *out = hws__obj_publish(&hws__objects, &l->obj);
+        hws__list_append(&w->listeners, &l->link);
+        hws__uworker_heat(w->main);
+        hws__spares_fill(w);
+        hws__strangers_watch(l);
+    }
+    hws__disown(w, nested);
+    if (r < 0) {
+        hws__obj_free(&hws__objects, &l->obj);
+    } else if (!nested) {
+        hws__wake(w);
+    }
+    return r;
+}
+
+void hws__listener_close(struct hws__listener *l)
+{
+    hws_event e = {.kind = HWS_EVENT_CLOSED, .source = l->obj.id};
+    struct hws__worker *w = l->worker;
+
+    for (uint32_t i = 0; i < l->pending_count; i++) {
+        hws__ucx.ucp_listener_reject(l->ucx, l->pending[i]);
+    }
+    l->pending_count = 0;
+    for (struct hws__list *n = w->endpoints.next; n != &w->endpoints; n = n->next) {
+        struct hws__endpoint *ep = hws__container(n, struct hws__endpoint, link);
+
+        if (ep->listener == l->obj.id && ep->request != NULL) {
+            hws__ucx.ucp_listener_reject(l->ucx, ep->request);
+            ep->request = NULL;
+            hws__endpoint_fail(ep, HWS_E_CLOSING, "the listener is closed");
+        } else if (ep->listener == l->obj.id && ep->ucx != NULL && !ep->failed && !ep->refused &&
+                   (ep->phase == HWS__PHASE_HELLO || ep->phase == HWS__PHASE_REQUEST)) {
+            hws__hello_refuse(ep, HWS_E_REJECTED);
+        }
+    }
+    hws__ucx.ucp_listener_destroy(l->ucx);
+    for (uint32_t i = 0; i < l->ucx6_count; i++) {
+        hws__ucx.ucp_listener_destroy(l->ucx6[i]);
+    }
+    hws__list_remove(&l->link);
+    hws__emit(w, &l->sink, &e, NULL);
+    hws__obj_free(&hws__objects, &l->obj);
+}
+
+int32_t hws_listener_query(hws_id listener, hws_listener_info *out)
+{
+    hws_listener_info info = {0};
+    struct hws__listener *l;
+    int32_t r = HWS_OK;
+
+    HWS__ENTER();
+    if ((l = hws__listener_find(listener, &r)) == NULL) {
+        return r;
+    }
+    info.port = l->port;
+    memcpy(info.address, l->address, sizeof info.address);
+    info.requests = l->requests;
+    info.accepted = l->accepted;
+    info.rejected = l->rejected;
+    info.redirected = l->redirected;
+    info.strangers = l->strangers;
+    info.bad_auth = l->bad_auth;
+    return hws__fill(out, &info, sizeof info, "listener info");
+}
+
+/* The answer to a REQUEST, under ownership. */
+static int32_t answer(hws_id id, bool yes)
+{
+    struct hws__endpoint *ep;
+    struct hws__listener *l;
+    struct hws__worker *w;
+    bool nested;
+    int32_t r = HWS_OK;
+
+    if ((ep = hws__endpoint_find(id, &r)) == NULL) {
+        return r;
+    }
+    w = ep->worker; /* once: the endpoint's memory may become another's until it is owned */
+    nested = hws__own(w);
+    if (atomic_load(&ep->obj.id) != id || ep->worker != w || ep->failed) {
+        r = hws__fail(HWS_E_STALE, id, "the peer has given up");
+    } else if (ep->phase != HWS__PHASE_REQUEST || ep->accepted || ep->refused) {
+        r = hws__fail(HWS_E_IN_USE, id, "it was answered already");
+    } else if (yes) {
+        ep->accepted = true;
+        hws__hello_welcome(ep);
+    } else {
+        if ((l = hws__listener_of(ep)) != NULL) {
+            l->rejected++;
+        }
+        hws__hello_refuse(ep, HWS_E_REJECTED);
+    }
+    hws__disown(w, nested);
+    if (!nested) {
+        hws__wake(w);
+    }
+    return r;
+}
+
+int32_t hws_accept(hws_id endpoint)
+{
+    HWS__ENTER();
+    return answer(endpoint, true);
+}
+
+int32_t hws_reject(hws_id endpoint)
+{
+    HWS__ENTER();
+    return answer(endpoint, false);
+}

@@ -1,0 +1,132 @@
+#include "match.h"
+#include "message.h"
+#include "op.h"
+
+void hws__scope_init(struct hws__scope *s)
+{
+    s->receives = s->masked = s->messages = 0;
+    s->bytes = 0;
+    hws__list_init(&s->masked_receives);
+    hws__list_init(&s->arrived);
+    for (unsigned i = 0; i < HWS__BUCKETS; i++) {
+        hws__list_init(&s->exact[i]);
+        hws__list_init(&s->by_tag[i]);
+    }
+}
+
+void hws__match_post(struct hws__scope *s, struct hws__op *op)
+{
+    s->receives++;
+    op->scope = s;
+    if (op->mask == UINT64_MAX) {
+        hws__list_append(&s->exact[hws__bucket(op->tag)], &op->match);
+    } else {
+        s->masked++;
+        hws__list_append(&s->masked_receives, &op->match);
+    }
+    op->stage = HWS__STAGE_MATCHING;
+}
+
+void hws__match_unpost(struct hws__op *op)
+{
+    op->scope->receives--;
+    op->scope->masked -= op->mask != UINT64_MAX;
+    hws__list_remove(&op->match);
+}
+
+/* The older one of `best` and the first receive of the scope that takes the tag. */
+static struct hws__op *first_receive(struct hws__scope *s, uint64_t tag, struct hws__op *best)
+{
+    struct hws__list *head = &s->exact[hws__bucket(tag)];
+
+    for (struct hws__list *n = head->next; n != head; n = n->next) {
+        struct hws__op *op = hws__container(n, struct hws__op, match);
+
+        if (op->tag == tag) {
+            best = best == NULL || op->sequence < best->sequence ? op : best;
+            break;
+        }
+    }
+    if (s->masked == 0) {
+        return best;
+    }
+    head = &s->masked_receives;
+    for (struct hws__list *n = head->next; n != head; n = n->next) {
+        struct hws__op *op = hws__container(n, struct hws__op, match);
+
+        if (((op->tag ^ tag) & op->mask) == 0) {
+            return best == NULL || op->sequence < best->sequence ? op : best;
+        }
+    }
+    return best;
+}
+
+struct hws__op *hws__match_arrived(struct hws__scope *ep, struct hws__scope *worker, uint64_t tag)
+{
+    struct hws__op *op = NULL;
+
+    if (ep->receives != 0) {
+        op = first_receive(ep, tag, op);
+    }
+    if (worker->receives != 0) {
+        op = first_receive(worker, tag, op);
+    }
+    if (op != NULL) {
+        hws__match_unpost(op);
+        op->stage = HWS__STAGE_OWN;
+    }
+    return op;
+}
+
+void hws__match_wait(struct hws__scope *ep, struct hws__scope *worker, struct hws__message *m)
+{
+    uint32_t b = hws__bucket(m->tag);
+
+    m->scope_ep = ep;
+    m->scope_worker = worker;
+    ep->messages++;
+    worker->messages++;
+    worker->bytes += m->length;
+    hws__list_append(&ep->arrived, &m->order_ep);
+    hws__list_append(&ep->by_tag[b], &m->tag_ep);
+    hws__list_append(&worker->arrived, &m->order_worker);
+    hws__list_append(&worker->by_tag[b], &m->tag_worker);
+}
+
+void hws__match_unwait(struct hws__message *m)
+{
+    if (m->scope_ep == NULL) {
+        return;
+    }
+    m->scope_ep->messages--;
+    m->scope_worker->messages--;
+    m->scope_worker->bytes -= m->length;
+    m->scope_ep = NULL;
+    hws__list_remove(&m->order_ep);
+    hws__list_remove(&m->tag_ep);
+    hws__list_remove(&m->order_worker);
+    hws__list_remove(&m->tag_worker);
+}
+
+struct hws__message *hws__match_find(struct hws__scope *s, bool of_worker, uint64_t tag,
+                                     uint64_t mask)
+{
+    bool exact = mask == UINT64_MAX;
+    struct hws__list *head = exact ? &s->by_tag[hws__bucket(tag)] : &s->arrived;
+
+    if (s->messages == 0) {
+        return NULL;
+    }
+    for (struct hws__list *n = head->next; n != head; n = n->next) {
+        struct hws__message *m =
+            exact ? (of_worker ? hws__container(n, struct hws__message, tag_worker)
+                               : hws__container(n, struct hws__message, tag_ep))
+                  : (of_worker ? hws__container(n, struct hws__message, order_worker)
+                               : hws__container(n, struct hws__message, order_ep));
+
+        if (((m->tag ^ tag) & mask) == 0) {
+            return m;
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,143 @@
+#include "message.h"
+#include "endpoint.h"
+#include "progress.h"
+#include "ucx_loader.h"
+#include <stdlib.h>
+#include <string.h>
+
+static unsigned list_of(uint32_t kind)
+{
+    return kind == HWS_KIND_MESSAGE ? 0 : 1;
+}
+
+struct hws__message *hws__message_take(struct hws__worker *w, uint32_t kind)
+{
+    struct hws__list *n = hws__list_pop(&w->free_messages[list_of(kind)]);
+    struct hws__message *m;
+
+    if (n != NULL) {
+        m = hws__container(n, struct hws__message, held);
+    } else {
+        m = (struct hws__message *)(void *)hws__obj_alloc(&hws__objects, kind, sizeof *m);
+        if (m == NULL) {
+            return NULL;
+        }
+    }
+    m->worker = w;
+    m->ep = NULL;
+    m->ep_id = 0;
+    m->uworker = NULL;
+    m->desc = m->memory = NULL;
+    m->data = NULL;
+    m->scope_ep = m->scope_worker = NULL;
+    m->rndv = m->raw = m->fetching = m->hooked = false;
+    m->free_fn = NULL;
+    m->length = m->header_length = 0;
+    hws__list_init(&m->held);
+    hws__list_init(&m->kept);
+    hws__list_init(&m->order_ep);
+    hws__list_init(&m->order_worker);
+    hws__list_init(&m->tag_ep);
+    hws__list_init(&m->tag_worker);
+    return m;
+}
+
+hws_id hws__message_publish(struct hws__message *m)
+{
+    hws__list_append(&m->worker->kept, &m->kept);
+    return hws__obj_publish(&hws__objects, &m->obj);
+}
+
+int hws__message_fill(struct hws__message *m, struct hws__uworker *u, void *data, uint64_t length,
+                      uint64_t recv_attr)
+{
+    /* A header that does not fit has memory of its own and leaves the room to the data. */
+    uint64_t used = m->header_length <= HWS__MESSAGE_INLINE ? m->header_length : 0;
+
+    m->length = length;
+    if (recv_attr & (UCP_AM_RECV_ATTR_FLAG_RNDV | UCP_AM_RECV_ATTR_FLAG_DATA)) {
+        m->rndv = (recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
+        m->data = m->rndv ? NULL : data;
+        m->desc = data;
+        m->uworker = u;
+        hws__list_append(&u->held, &m->held);
+        return UCS_INPROGRESS;
+    }
+    if (length <= HWS__MESSAGE_INLINE - used) {
+        m->data = m->inlined + used;
+        memcpy(m->inlined + used, data, length);
+        return UCS_OK;
+    }
+    if ((m->memory = malloc(length)) == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    memcpy(m->memory, data, length);
+    m->data = m->memory;
+    return UCS_OK;
+}
+
+/* Give UCX its descriptor back. */
+static void drop_desc(struct hws__message *m)
+{
+    if (m->desc == NULL) {
+        return;
+    }
+    if (m->raw) {
+        hws__raw_drop(m);
+    } else {
+        hws__ucx.ucp_am_data_release(m->uworker->ucx, m->desc);
+    }
+    if (m->uworker->dead) {
+        m->worker->dead_count++;
+        m->worker->todo = true;
+    }
+    m->desc = NULL;
+    m->uworker = NULL;
+    hws__list_remove(&m->held);
+}
+
+void hws__message_orphan(struct hws__message *m)
+{
+    /* What was delivered must stay readable until the user releases it. */
+    if (!m->rndv && !m->raw && m->desc != NULL && m->memory == NULL && m->length != 0 &&
+        (m->memory = malloc(m->length)) != NULL) {
+        memcpy(m->memory, m->data, m->length);
+        m->data = m->memory;
+        m->detail.data = m->memory;
+    }
+    drop_desc(m);
+    if (m->rndv) {
+        m->rndv = false;
+        m->data = NULL;
+        m->ep_id = 0;
+    }
+}
+
+static void drop_memory(struct hws__message *m)
+{
+    if (m->memory == NULL) {
+        return;
+    }
+    if (!m->hooked) {
+        free(m->memory);
+    } else if (m->free_fn != NULL) {
+        hws__callback_depth++;
+        m->free_fn(m->alloc_arg, m->memory, m->length);
+        hws__callback_depth--;
+    }
+    m->memory = NULL;
+}
+
+void hws__message_release(struct hws__message *m)
+{
+    hws__match_unwait(m);
+    hws__list_remove(&m->kept);
+    hws__obj_hide(&m->obj);
+    drop_desc(m);
+    drop_memory(m);
+    if (m->header_length > HWS__MESSAGE_INLINE) {
+        free((void *)(uintptr_t)m->detail.header);
+        m->header_length = 0;
+    }
+    hws__list_append(&m->worker->free_messages[list_of(m->obj.kind)], &m->held);
+}

@@ -1,0 +1,58 @@
+/*
+ * A message that has arrived and is not with its receiver yet: waiting for a match, held by a
+ * probe, or an active message on its way to a handler or kept as a buffer.
+ */
+#ifndef HWS_CORE_MESSAGE_H
+#define HWS_CORE_MESSAGE_H
+
+#include "handle.h"
+
+#define HWS__MESSAGE_INLINE 512
+
+struct hws__endpoint;
+struct hws__uworker;
+struct hws__worker;
+struct hws__scope;
+
+struct hws__message {
+    struct hws__obj obj; /* has an id once it is a message or buffer of the user */
+    struct hws__worker *worker;
+    struct hws__endpoint *ep; /* may be gone: compare ep_id */
+    hws_id ep_id;
+    struct hws__uworker *uworker;    /* holds `desc`; null once that is released */
+    struct hws__uworker *fetch_from; /* while fetching */
+    void *desc;                      /* UCX's descriptor */
+    struct hws__list held;           /* messages that hold a descriptor of the UCX worker */
+    struct hws__list kept;           /* messages that the user holds by their id */
+    struct hws__list order_ep, order_worker, tag_ep, tag_worker;
+    struct hws__scope *scope_ep, *scope_worker;
+    uint64_t tag;
+    uint64_t length;
+    const void *data; /* eager: in `desc`, in `inlined` or in `memory` */
+    void *memory;     /* allocated: by the hook if `free_fn` or `hooked`, else by us */
+    bool rndv;        /* the data is at the sender */
+    bool raw;         /* `desc` is a ucp_tag_message_h of a raw endpoint */
+    bool fetching;    /* a receive works on `desc` */
+    bool hooked;
+    hws_free_fn free_fn;
+    void *alloc_arg;
+    hws_am_detail detail;
+    uint64_t header_length;
+    _Alignas(16) unsigned char inlined[HWS__MESSAGE_INLINE]; /* header, then small data */
+};
+
+/** A free message of the worker; kind BUFFER or MESSAGE. Owner only. Null: no memory. */
+struct hws__message *hws__message_take(struct hws__worker *w, uint32_t kind);
+/** Give it to the user: an id that lives until it is closed, or the worker is. Owner only. */
+hws_id hws__message_publish(struct hws__message *m);
+/** Copy the data out of UCX's hands, or note that UCX keeps it for us. Returns a UCX status. */
+int hws__message_fill(struct hws__message *m, struct hws__uworker *u, void *data, uint64_t length,
+                      uint64_t recv_attr);
+/** Give it back, with whatever it holds. Owner only. */
+void hws__message_release(struct hws__message *m);
+/** Receive a raw endpoint's message into nothing (raw.c). */
+void hws__raw_drop(struct hws__message *m);
+/** Give the descriptors of a UCX worker back that is about to be destroyed. */
+void hws__message_orphan(struct hws__message *m);
+
+#endif

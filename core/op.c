@@ -1,0 +1,468 @@
+#include "op.h"
+#include "endpoint.h"
+#include "error.h"
+#include "heap.h"
+#include "options.h"
+#include "progress.h"
+#include "queue.h"
+#include "ucx_loader.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define CHUNK 256u
+#define CHUNKS ((1u << HWS__OP_SLOT_BITS) / CHUNK)
+
+static _Atomic(struct hws__op *) chunks[CHUNKS];
+static _Atomic uint32_t used_chunks;
+static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER; /* LOCK: leaf */
+static struct hws__op *pool;
+
+/* A chunk of new operations on the pool's list. Called with the lock held. */
+static bool pool_grow(void)
+{
+    uint32_t c = atomic_load_explicit(&used_chunks, memory_order_relaxed);
+    struct hws__op *ops;
+
+    if (c == CHUNKS) {
+        return false;
+    }
+    ops = aligned_alloc(64, CHUNK * sizeof *ops);
+    if (ops == NULL) {
+        return false;
+    }
+    memset(ops, 0, CHUNK * sizeof *ops);
+    for (uint32_t i = CHUNK; i-- > 0;) {
+        ops[i].slot = c * CHUNK + i;
+        ops[i].next = pool;
+        pool = &ops[i];
+    }
+    atomic_store_explicit(&chunks[c], ops, memory_order_release);
+    atomic_store_explicit(&used_chunks, c + 1, memory_order_release);
+    return true;
+}
+
+static hws_id new_id(struct hws__op *op)
+{
+    hws_id id;
+
+    if (++op->generation >= 1u << HWS__OP_GENERATION_BITS) {
+        op->generation = 1;
+    }
+    id = (uint64_t)HWS_KIND_OP << HWS__KIND_SHIFT | (uint64_t)op->generation << HWS__OP_SLOT_BITS |
+         op->slot;
+    atomic_store_explicit(&op->id, id, memory_order_release);
+    return id;
+}
+
+struct hws__op *hws__op_pool_take(void)
+{
+    struct hws__op *op = NULL;
+
+    pthread_mutex_lock(&pool_lock);
+    if (pool != NULL || pool_grow()) {
+        op = pool;
+        pool = op->next;
+    }
+    pthread_mutex_unlock(&pool_lock);
+    if (op != NULL) {
+        op->pooled = true;
+        op->stage = HWS__STAGE_SUBMITTED;
+        op->extra = NULL;
+        hws__list_init(&op->match);
+        hws__list_init(&op->link);
+    }
+    return op;
+}
+
+/* Operations for the worker's list: those that other threads gave back, else a chunk. */
+static void refill(struct hws__worker *w)
+{
+    struct hws__op *op = atomic_exchange_explicit(&w->returned, NULL, memory_order_acquire);
+
+    if (op != NULL) {
+        w->free_ops = op;
+        return;
+    }
+    pthread_mutex_lock(&pool_lock);
+    if (pool != NULL || pool_grow()) {
+        for (uint32_t i = 0; i < CHUNK && pool != NULL; i++) {
+            op = pool;
+            pool = op->next;
+            op->next = w->free_ops;
+            w->free_ops = op;
+        }
+    }
+    pthread_mutex_unlock(&pool_lock);
+}
+
+void hws__op_drain(struct hws__worker *w)
+{
+    struct hws__op *op = atomic_exchange_explicit(&w->returned, NULL, memory_order_acquire);
+
+    pthread_mutex_lock(&pool_lock);
+    for (struct hws__op *next; op != NULL; op = next) {
+        next = op->next;
+        op->next = pool;
+        pool = op;
+    }
+    for (struct hws__op *next; (op = w->free_ops) != NULL; w->free_ops = next) {
+        next = op->next;
+        op->next = pool;
+        pool = op;
+    }
+    pthread_mutex_unlock(&pool_lock);
+}
+
+struct hws__op *hws__op_peek(struct hws__post *p)
+{
+    if (p->op != NULL) {
+        return p->op;
+    }
+    if (p->worker->free_ops == NULL) {
+        refill(p->worker);
+        if (p->worker->free_ops == NULL) {
+            hws__fail(HWS_E_TOO_MANY, p->source, "no operation is free");
+        }
+    }
+    return p->worker->free_ops;
+}
+
+/* What the caller said about the final event. */
+static void set_sink(struct hws__op *op, const struct hws__post *p)
+{
+    op->callback = p->opts->callback;
+    op->callback_arg = p->opts->callback_arg;
+    op->queue = p->queue;
+    op->queue_id = p->queue != NULL ? p->opts->queue : 0;
+    op->user = p->opts->user;
+    op->flags = p->opts->flags;
+    op->kind = (uint8_t)p->kind;
+    op->source = p->source;
+    op->worker = p->worker;
+    op->wanted = 0;
+    op->event_flags = 0;
+    op->done_length = 0;
+    op->heap = 0;
+    op->ucx = NULL;
+    atomic_store_explicit(&op->done, HWS__PENDING, memory_order_relaxed);
+    new_id(op);
+}
+
+struct hws__op *hws__op_take(struct hws__post *p)
+{
+    struct hws__op *op = p->op;
+
+    if (op == NULL) {
+        if ((op = hws__op_peek(p)) == NULL) {
+            return NULL;
+        }
+        p->worker->free_ops = op->next;
+        op->pooled = false;
+        op->extra = NULL;
+        hws__list_init(&op->match);
+        set_sink(op, p);
+        p->op = op;
+    }
+    op->ep = p->ep;
+    op->buffer = p->buffer;
+    op->length = p->length;
+    op->tag = p->tag;
+    op->mask = p->mask;
+    op->sequence = ++p->worker->sequence;
+    hws__op_rejoin(op);
+    if (op->stage != HWS__STAGE_OWN) { /* else it goes on, from matching to fetching */
+        HWS__COUNT(p->worker, ops_posted, 1);
+    }
+    return op;
+}
+
+void hws__op_rejoin(struct hws__op *op)
+{
+    if (op->ep != NULL) {
+        hws__list_append(&op->ep->ops, &op->link);
+        op->ep->op_count++;
+    } else {
+        hws__list_append(&op->worker->ops, &op->link);
+    }
+}
+
+void hws__op_leave(struct hws__op *op)
+{
+    hws__list_remove(&op->link);
+    if (op->ep != NULL) {
+        op->ep->op_count--;
+    }
+}
+
+static void release_common(struct hws__op *op)
+{
+    atomic_store_explicit(&op->id, 0, memory_order_release);
+    op->stage = HWS__STAGE_FREE;
+    if (op->extra != NULL) {
+        free(op->extra);
+        op->extra = NULL;
+    }
+}
+
+static void release_pooled(struct hws__op *op)
+{
+    pthread_mutex_lock(&pool_lock);
+    op->next = pool;
+    pool = op;
+    pthread_mutex_unlock(&pool_lock);
+}
+
+void hws__op_release(struct hws__op *op)
+{
+    release_common(op);
+    if (op->pooled) {
+        release_pooled(op);
+    } else {
+        op->next = op->worker->free_ops;
+        op->worker->free_ops = op;
+    }
+}
+
+void hws__op_release_any(struct hws__op *op)
+{
+    struct hws__worker *w = op->worker;
+
+    release_common(op);
+    if (op->pooled) {
+        release_pooled(op);
+        return;
+    }
+    op->next = atomic_load_explicit(&w->returned, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&w->returned, &op->next, op, memory_order_release,
+                                                  memory_order_relaxed)) {}
+}
+
+/* The slot of an operation id, or null if there is no such slot. */
+static struct hws__op *slot_of(hws_id id)
+{
+    uint32_t slot = (uint32_t)id & ((1u << HWS__OP_SLOT_BITS) - 1);
+
+    if (hws__id_kind(id) != HWS_KIND_OP ||
+        slot / CHUNK >= atomic_load_explicit(&used_chunks, memory_order_acquire)) {
+        return NULL;
+    }
+    return &atomic_load_explicit(&chunks[slot / CHUNK], memory_order_acquire)[slot % CHUNK];
+}
+
+struct hws__op *hws__op_find(hws_id id)
+{
+    struct hws__op *op = slot_of(id);
+
+    return op != NULL && atomic_load_explicit(&op->id, memory_order_acquire) == id ? op : NULL;
+}
+
+int32_t hws__op_id_error(hws_id id)
+{
+    uint32_t generation =
+        (uint32_t)(id >> HWS__OP_SLOT_BITS) & ((1u << HWS__OP_GENERATION_BITS) - 1);
+
+    if (hws__id_kind(id) != HWS_KIND_OP) {
+        return hws__obj_find(&hws__objects, id) != NULL
+                   ? hws__fail(HWS_E_KIND, id, "this call takes an operation, not a %s",
+                               hws__kind_name(hws__id_kind(id)))
+                   : hws__id_error(&hws__objects, id, 0);
+    }
+    if (id >> 53 != 0 || slot_of(id) == NULL || generation == 0) {
+        return hws__fail(HWS_E_BAD_ID, id, "%#llx names nothing", (unsigned long long)id);
+    }
+    return hws__fail(HWS_E_STALE, id, "the operation has ended");
+}
+
+void hws__op_event(const struct hws__op *op, hws_event *event)
+{
+    *event = (hws_event){.size = sizeof *event,
+                         .kind = op->kind,
+                         .op = atomic_load_explicit(&op->id, memory_order_relaxed),
+                         .source = op->source,
+                         .status = op->status,
+                         .flags = op->event_flags,
+                         .length = op->done_length,
+                         .tag = op->done_tag,
+                         .user = op->user,
+                         .detail = op->detail};
+}
+
+void hws__op_unlink(struct hws__op *op)
+{
+    if (op->stage == HWS__STAGE_MATCHING) {
+        hws__match_unpost(op);
+    }
+    if (op->kind == HWS_EVENT_FLUSH && !hws__list_empty(&op->match)) {
+        hws__list_remove(&op->match);
+        op->worker->flushes--;
+    }
+    if (op->heap != 0) {
+        hws__heap_remove(op->worker, op);
+    }
+    hws__list_remove(&op->link);
+    if (op->ep != NULL) {
+        op->ep->op_count--;
+        if (op->ep->closing) {
+            hws__endpoint_attend(op->ep); /* it waits for its operations */
+        }
+    }
+    if (op->worker->flushes != 0) {
+        op->worker->todo = true;
+    }
+}
+
+void hws__op_finish(struct hws__op *op, int32_t status)
+{
+    struct hws__worker *w = op->worker;
+    hws_event event;
+
+    hws__op_unlink(op);
+    op->stage = HWS__STAGE_ENDED;
+    op->status = status;
+    op->detail = status >= 0 ? NULL
+                 : op->ep != NULL && op->ep->status == status && op->ep->text[0] != '\0'
+                     ? op->ep->text
+                     : hws_error_text(status);
+    HWS__COUNT(w, ops_ended, 1);
+    if (op->callback != NULL) {
+        hws__list_append(&w->ready_ops, &op->match);
+        w->todo = true;
+        return;
+    }
+    if (op->queue != NULL) {
+        hws__op_event(op, &event);
+        HWS__COUNT(w, events, 1);
+        hws__queue_push(op->queue, op->queue_id, &event, true, &w->count.queue_overflows);
+        hws__op_release(op);
+        return;
+    }
+    if (op->flags & HWS_OP_DETACHED) {
+        hws__op_release(op);
+        return;
+    }
+    /* ORDER: release, so that the waiter that sees ENDED sees the result. */
+    if (atomic_exchange_explicit(&op->done, HWS__ENDED, memory_order_acq_rel) == HWS__SLEPT_ON) {
+        atomic_fetch_add(&w->baton, 1);
+        hws__futex_wake(&w->baton, INT32_MAX);
+    }
+}
+
+void hws__op_ucx_done(void *request, ucs_status_t status, void *user_data)
+{
+    struct hws__op *op = user_data;
+    int32_t code = hws__from_ucx(status);
+
+    hws__ucx.ucp_request_free(request);
+    if (op->stage != HWS__STAGE_UCX) {
+        /* Inside the call that posts it: hws__op_pending() takes it up. */
+        op->status = code;
+        op->stage = HWS__STAGE_ENDED;
+        return;
+    }
+    if (op->uworker->destroying) {
+        return; /* on the background thread; the owner ends it, see hws__op_orphans() */
+    }
+    op->ucx = NULL;
+    op->uworker->pending--;
+    op->worker->pending_ucx--;
+    if (code < 0) {
+        code = op->wanted != 0                                           ? op->wanted
+               : op->ep != NULL && op->ep->failed && op->ep->status != 0 ? op->ep->status
+                                                                         : code;
+    }
+    hws__op_finish(op, code);
+}
+
+void *hws__op_keep_iov(const struct hws__post *p, struct hws__op *op)
+{
+    if (p->buffer != op->iov && p->length != 0) {
+        memcpy(op->iov, p->buffer, p->length * sizeof *op->iov);
+    }
+    return op->iov;
+}
+
+int32_t hws__op_pending(struct hws__post *p, struct hws__op *op, struct hws__uworker *u,
+                        ucs_status_ptr_t ptr)
+{
+    if (UCS_PTR_IS_ERR(ptr)) {
+        return hws__fail_ucx(UCS_PTR_STATUS(ptr), p->source, "%s",
+                             hws__ucx.ucs_status_string(UCS_PTR_STATUS(ptr)));
+    }
+    if (op->stage == HWS__STAGE_ENDED) {
+        op->stage = HWS__STAGE_FREE;
+        p->done_status = op->status;
+        return HWS_DONE;
+    }
+    hws__op_take(p);
+    op->stage = HWS__STAGE_UCX;
+    op->ucx = ptr;
+    op->uworker = u;
+    u->pending++;
+    p->worker->pending_ucx++;
+    return HWS_OK;
+}
+
+static void end_orphans(struct hws__list *ops, const struct hws__uworker *u)
+{
+    for (struct hws__list *n = ops->next, *next; n != ops; n = next) {
+        struct hws__op *op = hws__container(n, struct hws__op, link);
+
+        next = n->next;
+        if (op->stage == HWS__STAGE_UCX && op->uworker == u) {
+            op->worker->pending_ucx--;
+            hws__op_finish(op, op->wanted != 0                    ? op->wanted
+                               : op->ep != NULL && op->ep->failed ? op->ep->status
+                                                                  : HWS_E_CANCELED);
+        }
+    }
+}
+
+void hws__op_orphans(struct hws__worker *w, const struct hws__uworker *u)
+{
+    end_orphans(&w->ops, u);
+    for (struct hws__list *n = w->endpoints.next; n != &w->endpoints; n = n->next) {
+        end_orphans(&hws__container(n, struct hws__endpoint, link)->ops, u);
+    }
+}
+
+uint64_t hws__bytes(const void *buffer, uint64_t length, uint32_t flags)
+{
+    const hws_iov *v = buffer;
+    uint64_t sum = 0;
+
+    if ((flags & HWS_OP_IOV) == 0) {
+        return length;
+    }
+    for (uint64_t i = 0; i < length; i++) {
+        sum += v[i].length;
+    }
+    return sum;
+}
+
+void hws__scatter(void *buffer, uint64_t count, uint32_t flags, const void *data, uint64_t length)
+{
+    const hws_iov *v = buffer;
+    const char *from = data;
+
+    if (length == 0) {
+        return;
+    }
+    if ((flags & HWS_OP_IOV) == 0) {
+        memcpy(buffer, data, length);
+        return;
+    }
+    for (uint64_t i = 0; i < count && length > 0; i++) {
+        uint64_t n = v[i].length < length ? v[i].length : length;
+
+        if (n != 0) {
+            memcpy(v[i].base, from, n);
+        }
+        from += n;
+        length -= n;
+    }
+}
+
+void hws__op_prepare(struct hws__op *op, const struct hws__post *p)
+{
+    set_sink(op, p);
+}

@@ -1,0 +1,177 @@
+/*
+ * Operations: from posting to the one final event.
+ *
+ * An operation lives in a slot of a process-wide table that is never freed, so its pointer may
+ * always be read; its id tells whether it still is the same. Free operations are kept by the worker
+ * that used them last (taken and given back under its ownership), those of other threads come from
+ * and return to a pool with a lock.
+ */
+#ifndef HWS_CORE_OP_H
+#define HWS_CORE_OP_H
+
+#include "error.h"
+#include "list.h"
+#include <hawser.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <ucp/api/ucp.h>
+
+#define HWS__OP_SLOT_BITS 20
+#define HWS__OP_GENERATION_BITS 29
+#define HWS__OP_IOV 16
+#define HWS__OP_FLAGS 127u /* every HWS_OP_* flag */
+#define HWS__OP_HEADER 264
+
+struct hws__worker;
+struct hws__endpoint;
+struct hws__queue;
+struct hws__post;
+struct hws__scope;
+struct hws__uworker;
+
+/** Where an operation is. */
+enum hws__stage {
+    HWS__STAGE_FREE,
+    HWS__STAGE_SUBMITTED, /* waits for the owner of the worker */
+    HWS__STAGE_MATCHING,  /* a receive that no message has met: can be ended at any time */
+    HWS__STAGE_UCX,       /* UCX holds the buffer */
+    HWS__STAGE_OWN,       /* a step of Hawser's own: connecting, a task */
+    HWS__STAGE_ENDED
+};
+
+/* Values of hws__op.done, a futex word. */
+#define HWS__PENDING 0
+#define HWS__ENDED 1
+#define HWS__SLEPT_ON 2
+
+struct hws__op {
+    _Atomic uint64_t id; /* 0 while free */
+    struct hws__worker *worker;
+    struct hws__endpoint *ep; /* null: of the worker */
+    void *buffer;
+    uint64_t length;
+    uint64_t tag; /* also the header of a tagged message: must stay until UCX is done */
+    uint64_t mask;
+    struct hws__list match; /* posted receives, or the list of events to deliver */
+    struct hws__list link;  /* operations of the endpoint or worker */
+    uint8_t kind;           /* HWS_EVENT_* */
+    uint8_t stage;
+    bool pooled;    /* came from the pool: returns there */
+    int32_t wanted; /* the code to end with if it is ended early: asked for by cancel or deadline */
+    uint32_t flags;
+    uint32_t memory_kind;
+    struct hws__scope *scope; /* where a receive is posted */
+    uint64_t sequence;        /* of posting: the first posted receive wins */
+
+    hws_event_fn callback;
+    void *callback_arg;
+    struct hws__queue *queue;
+    hws_id queue_id;
+    uint64_t user;
+
+    int32_t status;
+    uint32_t event_flags;
+    uint64_t done_length;
+    uint64_t done_tag;
+    const char *detail;
+    hws_id source;
+
+    void *ucx;                    /* the UCX request */
+    struct hws__uworker *uworker; /* that holds it */
+    uint64_t deadline;
+    uint32_t heap; /* index in the worker's heap of deadlines + 1, 0: none */
+    _Atomic uint32_t done;
+    uint32_t slot, generation;
+    struct hws__op *next; /* free list, submissions */
+
+    void *extra; /* memory to free at the end (long headers, long iov) */
+    void (*command)(struct hws__worker *, void *); /* a submission that is a command */
+    hws_task_fn task_fn;
+    uint64_t period;
+    hws_iov iov[HWS__OP_IOV];
+    char header[HWS__OP_HEADER];
+    uint64_t submitted[32]; /* a submission, see submit.c */
+};
+
+/**
+ * A posting on its way: what the caller gave, and the function that does it under ownership.
+ * `run` returns HWS_DONE with `done_length` and `done_tag` set, 0 with `op` taken and pending, or a
+ * negative code with nothing changed.
+ */
+struct hws__post {
+    int32_t (*run)(struct hws__post *p);
+    struct hws__worker *worker;
+    struct hws__endpoint *ep;
+    hws_id source;
+    void *buffer;
+    uint64_t length;
+    uint64_t tag;
+    uint64_t mask; /* or the length of the header */
+    const void *header;
+    const hws_op_opts *opts;  /* never null inside run */
+    struct hws__op *op;       /* taken, or null */
+    struct hws__queue *queue; /* a place is reserved in it, or null */
+    uint64_t done_length;
+    uint64_t done_tag;
+    uint32_t kind;
+    uint32_t done_flags;
+    int32_t done_status; /* HWS_DONE with this status: truncated */
+    uint32_t am_id;
+};
+
+/** An operation for a pending posting: p->op, or a free one; initialised, with an id. */
+struct hws__op *hws__op_take(struct hws__post *p);
+/**
+ * The operation that hws__op_take() will return next, for calls of UCX that need its address before
+ * it is known whether they complete at once. Null: no memory.
+ */
+struct hws__op *hws__op_peek(struct hws__post *p);
+/** An operation of the pool, for submissions and commands. Any thread. */
+struct hws__op *hws__op_pool_take(void);
+/** Give an operation back; its id is stale at once. Owner, or any thread for pooled ones. */
+void hws__op_release(struct hws__op *op);
+/** Give back from a thread that does not own the worker. */
+void hws__op_release_any(struct hws__op *op);
+/** Give the worker's free operations back to the pool. Owner only. */
+void hws__op_drain(struct hws__worker *w);
+/** Set what the final event needs, and the id: for operations that do not go through a posting. */
+void hws__op_prepare(struct hws__op *op, const struct hws__post *p);
+/** The operation named by `id`, or null. */
+struct hws__op *hws__op_find(hws_id id);
+int32_t hws__op_id_error(hws_id id);
+
+/** End an operation: the one place where final events are made. Owner only. */
+void hws__op_finish(struct hws__op *op, int32_t status);
+/** Take it out of the match and deadline structures; part of hws__op_finish(). */
+void hws__op_unlink(struct hws__op *op);
+/** Leave and rejoin the lists of endpoint or worker, between two stages. */
+void hws__op_leave(struct hws__op *op);
+void hws__op_rejoin(struct hws__op *op);
+void hws__op_event(const struct hws__op *op, hws_event *event);
+
+/** Arm the deadline that the options ask for. Owner only. */
+int32_t hws__op_deadline(struct hws__op *op, uint64_t timeout_ns);
+/** A task's time has come. Owner only. */
+void hws__task_due(struct hws__op *op, uint64_t now);
+/** Flushes that waited for earlier sends. Owner only. */
+void hws__flush_step(struct hws__worker *w);
+/** End what is overdue; the next deadline, UINT64_MAX if none. */
+uint64_t hws__op_expire(struct hws__worker *w, uint64_t now);
+
+/** UCX's send and receive callbacks end here. */
+void hws__op_ucx_done(void *request, ucs_status_t status, void *user_data);
+
+/** Copy a short array of pieces into the operation. */
+void *hws__op_keep_iov(const struct hws__post *p, struct hws__op *op);
+/** UCX returned a request or an error. */
+int32_t hws__op_pending(struct hws__post *p, struct hws__op *op, struct hws__uworker *u,
+                        ucs_status_ptr_t ptr);
+/** End the operations that a destroyed UCX worker held: nothing touches their buffers any more. */
+void hws__op_orphans(struct hws__worker *w, const struct hws__uworker *u);
+
+/** Bytes of a buffer or of all its pieces. */
+uint64_t hws__bytes(const void *buffer, uint64_t length, uint32_t flags);
+/** Copy contiguous data into a buffer or its pieces; at most `length` bytes. */
+void hws__scatter(void *buffer, uint64_t count, uint32_t flags, const void *data, uint64_t length);
+
+#endif

@@ -1,0 +1,18 @@
+/*
+ * Option structures: size first, zero is the default, an unknown non-zero tail is refused.
+ */
+#ifndef HWS_CORE_OPTIONS_H
+#define HWS_CORE_OPTIONS_H
+
+#include <hawser.h>
+
+/**
+ * Copy a caller's structure (null: all defaults) of any size into ours of `size` bytes.
+ * @return 0, HWS_E_INVALID (no size), HWS_E_NEWER (sets what this library does not know)
+ */
+int32_t hws__options(void *ours, size_t size, const void *theirs, const char *what);
+
+/** Copy ours out to a caller's structure of the size it says: for query functions. */
+int32_t hws__fill(void *theirs, const void *ours, size_t size, const char *what);
+
+#endif

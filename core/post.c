@@ -1,0 +1,293 @@
+#include "post.h"
+#include "endpoint.h"
+#include "error.h"
+#include "heap.h"
+#include "options.h"
+#include "progress.h"
+#include "queue.h"
+#include "time.h"
+#include <stdlib.h>
+#include <string.h>
+
+/** What a submission keeps until the owner runs it. */
+struct submission {
+    struct hws__post post;
+    hws_op_opts opts;
+};
+
+_Static_assert(sizeof(struct submission) <= sizeof(((struct hws__op *)0)->submitted),
+               "hws__op.submitted is too small");
+
+static const hws_op_opts no_options = {.struct_size = sizeof(hws_op_opts)};
+
+int32_t hws__op_deadline(struct hws__op *op, uint64_t timeout_ns)
+{
+    op->deadline = hws__deadline(hws__now(), timeout_ns);
+    return hws__heap_add(op->worker, op) ? HWS_OK : HWS_E_NO_MEMORY;
+}
+
+/* Complete without an event. */
+static int32_t done_inline(struct hws__post *p)
+{
+    HWS__COUNT(p->worker, ops_inline, 1);
+    if (p->opts->result != NULL) {
+        *p->opts->result = (hws_event){.size = sizeof(hws_event),
+                                       .kind = p->kind,
+                                       .source = p->source,
+                                       .status = p->done_status,
+                                       .flags = p->done_flags,
+                                       .length = p->done_length,
+                                       .tag = p->done_tag,
+                                       .user = p->opts->user};
+    }
+    return HWS_DONE;
+}
+
+int32_t hws__post_settle(struct hws__post *p, int32_t r, hws_id *out)
+{
+    struct hws__op *op;
+
+    if (r == HWS_DONE && (p->opts->flags & HWS_OP_INLINE) && p->op == NULL) {
+        return done_inline(p);
+    }
+    if (r == HWS_DONE) {
+        if ((op = hws__op_take(p)) == NULL) {
+            /* UCX has done the work already: the only thing lost would be the event. */
+            return HWS_E_TOO_MANY;
+        }
+        op->stage = HWS__STAGE_OWN;
+        op->done_length = p->done_length;
+        op->done_tag = p->done_tag;
+        op->event_flags = p->done_flags;
+        if (out != NULL) {
+            *out = atomic_load_explicit(&op->id, memory_order_relaxed);
+        }
+        hws__op_finish(op, p->done_status);
+        return HWS_OK;
+    }
+    if (out != NULL) {
+        *out = atomic_load_explicit(&p->op->id, memory_order_relaxed);
+    }
+    if (p->opts->timeout_ns != 0 && p->op->heap == 0 && p->op->stage != HWS__STAGE_ENDED) {
+        hws__op_deadline(p->op, p->opts->timeout_ns);
+    }
+    return HWS_OK;
+}
+
+/* What the caller's memory holds only during the call. */
+static int32_t keep(struct hws__op *op, struct hws__post *p)
+{
+    if (p->kind == HWS_EVENT_AM_SEND && p->mask != 0) {
+        char *to = op->header + 8;
+
+        if (p->mask > HWS__OP_HEADER - 8) {
+            if ((op->extra = malloc(p->mask + 8)) == NULL) {
+                return HWS_E_NO_MEMORY;
+            }
+            to = (char *)op->extra + 8;
+        }
+        memcpy(to, p->header, p->mask);
+        p->header = to;
+    }
+    if ((p->opts->flags & HWS_OP_IOV) && p->length <= HWS__OP_IOV && p->length != 0) {
+        memcpy(op->iov, p->buffer, p->length * sizeof *op->iov);
+        p->buffer = op->iov;
+    }
+    return HWS_OK;
+}
+
+/* Hand the posting to the thread that owns the worker. */
+static int32_t submit(struct hws__post *p, hws_id *out)
+{
+    struct hws__op *op = hws__op_pool_take();
+    struct submission *s;
+    int32_t r;
+
+    if (op == NULL) {
+        return hws__fail(HWS_E_TOO_MANY, p->source, "no operation is free");
+    }
+    if ((r = keep(op, p)) < 0) {
+        op->worker = p->worker;
+        hws__op_release(op);
+        return hws__fail(r, p->source, "header of %llu bytes", (unsigned long long)p->mask);
+    }
+    op->ep = NULL; /* joins the endpoint's operations when the owner takes it up */
+    hws__op_prepare(op, p);
+    s = (struct submission *)(void *)op->submitted;
+    s->opts = *p->opts;
+    s->post = *p;
+    s->post.op = op;
+    s->post.opts = &s->opts;
+    op->command = NULL;
+    if (out != NULL) {
+        *out = atomic_load_explicit(&op->id, memory_order_relaxed);
+    }
+    hws__submit(p->worker, op);
+    return HWS_OK;
+}
+
+void hws__post_earlier(const struct hws__post *p)
+{
+    if (p->op == NULL && !p->worker->submitting) {
+        hws__submissions_run(p->worker);
+    }
+}
+
+int32_t hws__post_not_free(struct hws__post *p, hws_id *out)
+{
+    return hws__owned(p->worker) ? hws__post_run(p, out) : submit(p, out);
+}
+
+/* A sleeper armed before this operation existed: it must see what only progress moves on. */
+bool hws__post_wants_wake(const struct hws__post *p)
+{
+    const struct hws__worker *w = p->worker;
+
+    return p->opts->timeout_ns != 0 || w->pending_ucx != 0 || w->todo || w->tick >= HWS__TICK;
+}
+
+/* The queue of the final event, with a place reserved in it. */
+static int32_t reserve(struct hws__post *p)
+{
+    int32_t r = HWS_OK;
+
+    if (p->opts->queue == 0 || p->opts->callback != NULL) {
+        return HWS_OK;
+    }
+    if ((p->queue = hws__queue_find(p->opts->queue, &r)) == NULL) {
+        return r;
+    }
+    if (!hws__queue_reserve(p->queue)) {
+        p->queue = NULL;
+        return hws__fail(HWS_E_QUEUE_FULL, p->opts->queue, "the queue has no place left");
+    }
+    hws__queue_feed(p->queue, atomic_load_explicit(&p->worker->obj.id, memory_order_relaxed));
+    return HWS_OK;
+}
+
+int32_t hws__post_slow(struct hws__post *p, const hws_op_opts *in, hws_id *out)
+{
+    struct hws__worker *w = p->worker;
+    hws_op_opts local;
+    int32_t r;
+
+    p->opts = in == NULL ? &no_options : in;
+    if (in != NULL && in->struct_size != sizeof *in) {
+        if ((r = hws__options(&local, sizeof local, in, "operation")) < 0) {
+            return r;
+        }
+        p->opts = &local;
+    }
+    if (p->opts->flags & ~(uint32_t)HWS__OP_FLAGS) {
+        return hws__fail(HWS_E_INVALID, p->source, "unknown flags %#x", p->opts->flags);
+    }
+    if (out != NULL) {
+        *out = 0;
+    } else if (p->opts->callback == NULL && p->opts->queue == 0 &&
+               (p->opts->flags & HWS_OP_DETACHED) == 0) {
+        return hws__fail(HWS_E_INVALID, p->source, "no callback, no queue and no place for the id");
+    }
+    if (p->buffer == NULL && p->length != 0) {
+        return hws__fail(HWS_E_INVALID, p->source, "the buffer is null");
+    }
+    if ((r = reserve(p)) < 0) {
+        return r;
+    }
+    if (!hws__own_try(w)) {
+        r = hws__post_not_free(p, out);
+    } else {
+        bool wake;
+
+        r = hws__post_run(p, out);
+        wake = r == HWS_OK && hws__post_wants_wake(p);
+        hws__own_release(w);
+        if (wake) {
+            hws__wake(w);
+        }
+    }
+    if (r != HWS_OK && p->queue != NULL) {
+        hws__queue_unreserve(p->queue);
+    }
+    return r;
+}
+
+void hws__submit(struct hws__worker *w, struct hws__op *op)
+{
+    op->next = atomic_load_explicit(&w->submissions, memory_order_relaxed);
+    /* ORDER: seq_cst, pairs with the sleeper that announces itself and then looks here. */
+    while (!atomic_compare_exchange_weak(&w->submissions, &op->next, op)) {}
+    hws__wake(w);
+}
+
+/* One submission: a command, or a posting that now runs as if posted by the owner. */
+static void run_submission(struct hws__worker *w, struct hws__op *op)
+{
+    struct submission *s = (struct submission *)(void *)op->submitted;
+    int32_t r;
+
+    if (op->command != NULL) {
+        void (*fn)(struct hws__worker *, void *) = op->command;
+        void *arg = op->buffer;
+
+        op->worker = w;
+        hws__op_release(op);
+        fn(w, arg);
+        return;
+    }
+    HWS__COUNT(w, ops_submitted, 1);
+    if (op->wanted != 0) {
+        r = op->wanted;
+    } else {
+        r = hws__post_run(&s->post, NULL);
+    }
+    if (r < 0) {
+        op->ep = NULL;
+        op->stage = HWS__STAGE_OWN;
+        HWS__COUNT(w, ops_posted, 1);
+        hws__op_finish(op, r);
+    }
+}
+
+int hws__submissions_run(struct hws__worker *w)
+{
+    struct hws__op *op = atomic_exchange_explicit(&w->submissions, NULL, memory_order_acq_rel);
+    struct hws__op *first = NULL;
+    int n = 0;
+
+    w->submitting = true;
+    while (op != NULL) {
+        struct hws__op *next = op->next;
+
+        op->next = first;
+        first = op;
+        op = next;
+    }
+    for (; first != NULL; first = op, n++) {
+        op = first->next;
+        run_submission(w, first);
+    }
+    w->submitting = false;
+    return n;
+}
+
+void hws__ask(struct hws__worker *w, struct hws__obj *o, uint32_t what)
+{
+    atomic_fetch_or(&o->asked, what);
+    atomic_store(&w->asked, true);
+    hws__wake(w);
+}
+
+bool hws__command(struct hws__worker *w, void (*fn)(struct hws__worker *, void *), void *arg)
+{
+    struct hws__op *op = hws__op_pool_take();
+
+    if (op == NULL) {
+        return false;
+    }
+    op->buffer = arg;
+    op->ep = NULL;
+    op->command = fn;
+    atomic_store_explicit(&op->id, 0, memory_order_relaxed);
+    hws__submit(w, op);
+    return true;
+}

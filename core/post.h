@@ -1,0 +1,147 @@
+/*
+ * Posting an operation: take the worker and run, or hand over to its owner.
+ *
+ * This is the hot path of every operation, so the common case (options of the current size, no
+ * queue, the worker free) is inline and everything else is out of line in post.c.
+ */
+#ifndef HWS_CORE_POST_H
+#define HWS_CORE_POST_H
+
+#include "endpoint.h"
+#include "progress.h"
+
+/** Posts with options of another size or none, with a queue, or with mistakes. */
+int32_t hws__post_slow(struct hws__post *p, const hws_op_opts *in, hws_id *out);
+/** Another thread owns the worker, or this one does, inside a callback. */
+int32_t hws__post_not_free(struct hws__post *p, hws_id *out);
+/** The rest of a posting that ran and did not fail: its event, its deadline. */
+int32_t hws__post_settle(struct hws__post *p, int32_t r, hws_id *out);
+/** Whether a thread that sleeps must know of what was posted. Owner only. */
+bool hws__post_wants_wake(const struct hws__post *p);
+
+/** Run the submissions that are waiting, unless this posting is one of them. */
+void hws__post_earlier(const struct hws__post *p);
+
+/** Run under ownership. */
+static inline int32_t hws__post_run(struct hws__post *p, hws_id *out)
+{
+    const struct hws__obj *o = p->ep != NULL ? &p->ep->obj : &p->worker->obj;
+    int32_t r;
+
+    if (__builtin_expect(
+            atomic_load_explicit(&p->worker->submissions, memory_order_relaxed) != NULL, 0)) {
+        hws__post_earlier(p); /* this thread's own submissions among them: they come first */
+    }
+    if (__builtin_expect(atomic_load_explicit(&o->id, memory_order_relaxed) != p->source, 0) &&
+        p->source != 0) {
+        return hws__id_error(&hws__objects, p->source, 0);
+    }
+    if ((r = p->run(p)) < 0) {
+        return r;
+    }
+    if (__builtin_expect(r == HWS_DONE && (p->opts->flags & HWS_OP_INLINE) && p->op == NULL &&
+                             p->opts->result == NULL,
+                         1)) {
+        HWS__COUNT(p->worker, ops_inline, 1);
+        return HWS_DONE;
+    }
+    if (r == HWS_OK && p->opts->timeout_ns == 0) {
+        if (out != NULL) {
+            *out = atomic_load_explicit(&p->op->id, memory_order_relaxed);
+        }
+        return HWS_OK;
+    }
+    return hws__post_settle(p, r, out);
+}
+
+/** Post with the caller's options (any size, nullable); fills `*out` (nullable). */
+static inline __attribute__((always_inline)) int32_t hws__post(struct hws__post *p,
+                                                               const hws_op_opts *in, hws_id *out)
+{
+    struct hws__worker *w = p->worker;
+    bool wake;
+    int32_t r;
+
+    if (__builtin_expect(in == NULL || in->struct_size != sizeof *in || in->queue != 0 ||
+                             (in->flags & ~(uint32_t)HWS__OP_FLAGS) != 0 || out == NULL ||
+                             (p->buffer == NULL && p->length != 0),
+                         0)) {
+        return hws__post_slow(p, in, out);
+    }
+    *out = 0;
+    p->opts = in;
+    if (__builtin_expect(!hws__own_try(w), 0)) {
+        return hws__post_not_free(p, out);
+    }
+    r = hws__post_run(p, out);
+    wake = __builtin_expect((atomic_load_explicit(&w->sleepers, memory_order_relaxed) != 0) |
+                                atomic_load_explicit(&w->armed, memory_order_relaxed),
+                            0) &&
+           r == HWS_OK && hws__post_wants_wake(p);
+    hws__own_release(w);
+    if (wake) {
+        hws__wake(w);
+    }
+    return r;
+}
+
+/** hws__op_peek() where an operation is at hand. */
+static inline struct hws__op *hws__op_next(struct hws__post *p)
+{
+    struct hws__op *op = p->op != NULL ? p->op : p->worker->free_ops;
+
+    return __builtin_expect(op != NULL, 1) ? op : hws__op_peek(p);
+}
+
+/** Request parameters of UCX: kind of memory, datatype, completion by hws__op_ucx_done(). */
+static inline void hws__op_param(const struct hws__post *p, struct hws__op *op,
+                                 ucp_request_param_t *param)
+{
+    param->op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                          UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_FLAGS |
+                          UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    param->flags = 0;
+    param->cb.send = hws__op_ucx_done;
+    param->user_data = op;
+    param->datatype = p->opts->flags & HWS_OP_IOV ? ucp_dt_make_iov() : ucp_dt_make_contig(1);
+    param->memory_type = (ucs_memory_type_t)p->opts->memory_kind;
+    if (__builtin_expect(p->opts->memory_kind == HWS_MEMORY_UNKNOWN, 0)) {
+        param->op_attr_mask &= ~(uint32_t)UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    }
+}
+
+/** The buffer to give to UCX: a short array of pieces is copied into the operation. */
+static inline void *hws__op_buffer(const struct hws__post *p, struct hws__op *op)
+{
+    if (__builtin_expect((p->opts->flags & HWS_OP_IOV) == 0 || p->length > HWS__OP_IOV, 1)) {
+        return p->buffer;
+    }
+    return hws__op_keep_iov(p, op);
+}
+
+/** What UCX returned for a send-like call: done, failed, or pending (the operation is taken). */
+static inline int32_t hws__op_posted(struct hws__post *p, struct hws__op *op,
+                                     struct hws__uworker *u, ucs_status_ptr_t ptr)
+{
+    return __builtin_expect(ptr == NULL, 1) ? HWS_DONE : hws__op_pending(p, op, u, ptr);
+}
+
+/** Find the endpoint of a posting. */
+static inline int32_t hws__post_endpoint(struct hws__post *p)
+{
+    int32_t r = HWS_OK;
+
+    p->ep = __builtin_expect(hws__id_kind(p->source) == HWS_KIND_ENDPOINT, 1)
+                ? hws__obj_find(&hws__objects, p->source)
+                : NULL;
+    if (__builtin_expect(p->ep == NULL, 0)) {
+        p->ep = hws__endpoint_find(p->source, &r);
+        if (p->ep == NULL) {
+            return r;
+        }
+    }
+    p->worker = p->ep->worker;
+    return HWS_OK;
+}
+
+#endif

@@ -1,0 +1,414 @@
+#include "progress.h"
+#include "am.h"
+#include "endpoint.h"
+#include "listener.h"
+#include "raw.h"
+#include "time.h"
+#include "ucx_loader.h"
+#include <errno.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+_Thread_local char hws__token __attribute__((tls_model("initial-exec")));
+_Thread_local uint32_t hws__callback_depth __attribute__((tls_model("initial-exec")));
+
+void hws__futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns)
+{
+    struct timespec t = {(time_t)(timeout_ns / 1000000000u), (long)(timeout_ns % 1000000000u)};
+
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, timeout_ns == UINT64_MAX ? NULL : &t, NULL,
+            0);
+}
+
+void hws__futex_wake(_Atomic uint32_t *word, int count)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+}
+
+bool hws__own(struct hws__worker *w)
+{
+    if (hws__own_try(w)) {
+        return false;
+    }
+    if (hws__owned(w)) {
+        return true;
+    }
+    atomic_fetch_add(&w->obj.want, 1);
+    for (uint32_t i = 0; !hws__own_try(w); i++) {
+        if (i % 64 == 63) {
+            sched_yield();
+        } else {
+            hws__pause();
+        }
+    }
+    atomic_fetch_sub(&w->obj.want, 1);
+    return false;
+}
+
+void hws__wake(struct hws__worker *w)
+{
+    uint64_t one = 1;
+
+    if (atomic_load(&w->sleepers) == 0 && !atomic_load(&w->armed)) {
+        return;
+    }
+    /* Once until somebody wakes: the sleeper resets it. */
+    if (atomic_exchange(&w->signalled, 1) == 0) {
+        atomic_fetch_add_explicit(&w->count.signals, 1, memory_order_relaxed);
+        if (write(w->wakefd, &one, sizeof one) < 0 && errno != EAGAIN) {
+            atomic_store(&w->signalled, 0);
+        }
+    }
+}
+
+static void call(hws_event_fn fn, void *arg, const hws_event *event)
+{
+    hws__callback_depth++;
+    fn(arg, event);
+    hws__callback_depth--;
+}
+
+int hws__deliver(struct hws__worker *w)
+{
+    struct hws__list *n;
+    int done = 0;
+
+    /* A callback may make progress impossible to nest, but may post: new events join the lists and
+     * are taken by this same loop. */
+    while ((n = hws__list_pop(&w->ready_ops)) != NULL) {
+        struct hws__op *op = hws__container(n, struct hws__op, match);
+        hws_event event;
+
+        hws__op_event(op, &event);
+        HWS__COUNT(w, events, 1);
+        call(op->callback, op->callback_arg, &event);
+        hws__op_release(op);
+        done++;
+    }
+    while ((n = hws__list_pop(&w->ready)) != NULL) {
+        struct hws__notice *t = hws__container(n, struct hws__notice, link);
+
+        HWS__COUNT(w, events, 1);
+        call(t->callback, t->callback_arg, &t->event);
+        if (t->message != NULL) {
+            hws__message_release(t->message);
+        }
+        hws__list_append(&w->free_notices, &t->link);
+        done++;
+    }
+    return done;
+}
+
+/* Endpoints that something happened to. */
+static int attend(struct hws__worker *w)
+{
+    struct hws__list *n;
+    int done = 0;
+
+    while ((n = hws__list_pop(&w->attention)) != NULL) {
+        struct hws__endpoint *ep = hws__container(n, struct hws__endpoint, attention);
+
+        ep->in_attention = false;
+        hws__endpoint_step(ep);
+        done++;
+    }
+    return done;
+}
+
+/* How long a UCX worker may take to give back what it holds once its connection was cut. */
+#define DRAIN_NS 100000000u
+/* Sweeps without work after which one that holds nothing is quiet. */
+#define QUIET 4
+
+/* UCX workers whose connection is over. One that still holds requests is swept on for a while; one
+ * that holds data of the user's buffers stays until these are closed. */
+static void retire_dead(struct hws__worker *w)
+{
+    uint64_t now = hws__now();
+
+    w->dead_count = 0;
+    for (struct hws__list *n = w->uworkers.next, *next; n != &w->uworkers; n = next) {
+        struct hws__uworker *u = hws__container(n, struct hws__uworker, link);
+
+        next = n->next;
+        if (!u->dead) {
+            continue;
+        }
+        u->dead_since = u->dead_since != 0 ? u->dead_since : now;
+        if ((!hws__list_empty(&u->held) && !w->closing) ||
+            ((u->pending != 0 || u->idle < QUIET) && now - u->dead_since < DRAIN_NS)) {
+            hws__uworker_heat_again(u);
+            w->dead_count += hws__list_empty(&u->held) || w->closing;
+            continue;
+        }
+        hws__uworker_retire(u);
+    }
+    w->todo |= w->dead_count != 0;
+}
+
+/* What UCX callbacks and submissions left for the time after the sweep. */
+static int finish_sweep(struct hws__worker *w)
+{
+    int done = 0;
+
+    done += hws__submissions_run(w);
+    if (atomic_load_explicit(&w->asked, memory_order_relaxed)) {
+        hws__worker_asked(w);
+        done++;
+    }
+    w->todo = false;
+    if (w->dead_count != 0) {
+        retire_dead(w);
+    }
+    if (!hws__list_empty(&w->am_pending)) {
+        done += hws__am_step(w);
+    }
+    if (!hws__list_empty(&w->attention)) {
+        done += attend(w);
+    }
+    if (w->flushes != 0) {
+        hws__flush_step(w);
+    }
+    return done + hws__deliver(w);
+}
+
+int hws__sweep(struct hws__worker *w)
+{
+    struct hws__list *n, *next;
+    int done = 0;
+
+    for (n = w->hot.next; n != &w->hot; n = next) {
+        struct hws__uworker *u = hws__container(n, struct hws__uworker, hot_link);
+        int r = (int)hws__ucx.ucp_worker_progress(u->ucx);
+
+        next = n->next;
+        u->idle = r != 0 ? 0 : u->idle + 1;
+        done += r;
+    }
+    if (__builtin_expect(done != 0 && w->raw_count != 0 && w->scope.receives != 0, 0)) {
+        hws__raw_match(w);
+    }
+    if (__builtin_expect(w->todo || atomic_load_explicit(&w->asked, memory_order_relaxed) ||
+                             atomic_load_explicit(&w->submissions, memory_order_relaxed) != NULL,
+                         0)) {
+        done += finish_sweep(w);
+    }
+    return done;
+}
+
+/* Cold UCX workers whose descriptor became readable are swept again. */
+static int look_at_cold(struct hws__worker *w)
+{
+    struct epoll_event events[32];
+    int n = epoll_wait(w->epfd, events, 32, 0), hot = 0;
+
+    for (int i = 0; i < n; i++) {
+        if (events[i].data.ptr != NULL) {
+            hws__uworker_heat(events[i].data.ptr);
+            hot++;
+        }
+    }
+    return hot;
+}
+
+/* UCX workers that had nothing to do for long are watched instead of swept. */
+static void cool_idle(struct hws__worker *w)
+{
+    struct hws__list *n, *next;
+
+    for (n = w->hot.next; n != &w->hot; n = next) {
+        struct hws__uworker *u = hws__container(n, struct hws__uworker, hot_link);
+
+        next = n->next;
+        if (u->idle > 4 * HWS__TICK && hws__uworker_cool(u) < 0) {
+            u->idle = 0;
+        }
+    }
+}
+
+static int step_all(struct hws__worker *w, uint64_t now)
+{
+    struct hws__list *n, *next;
+    int done = 0;
+
+    for (n = w->listeners.next; n != &w->listeners; n = n->next) {
+        done += hws__listener_step(hws__container(n, struct hws__listener, link));
+    }
+    if (now < w->next_deadline) {
+        return done;
+    }
+    w->next_deadline = UINT64_MAX;
+    for (n = w->endpoints.next; n != &w->endpoints; n = next) {
+        struct hws__endpoint *ep = hws__container(n, struct hws__endpoint, link);
+
+        next = n->next;
+        if (ep->deadline != 0 && ep->deadline <= now) {
+            hws__endpoint_attend(ep);
+        } else if (ep->deadline != 0 && ep->deadline < w->next_deadline) {
+            w->next_deadline = ep->deadline;
+        }
+    }
+    return done;
+}
+
+int hws__slow(struct hws__worker *w)
+{
+    uint64_t now = hws__now();
+    int done;
+
+    w->tick = 0;
+    atomic_fetch_add_explicit(&w->activity, 1, memory_order_relaxed);
+    done = look_at_cold(w);
+    cool_idle(w);
+    if (w->heap_size != 0) {
+        hws__op_expire(w, now);
+    }
+    done += step_all(w, now);
+    if (!hws__list_empty(&w->attention)) {
+        done += attend(w);
+    }
+    done += hws__deliver(w);
+    if (w->closing && hws__worker_step(w)) {
+        done++;
+    }
+    return done;
+}
+
+int hws__progress(struct hws__worker *w)
+{
+    int done = hws__sweep(w);
+
+    /* Work makes a sweep longer: count it as several, so that the slow checks keep their pace. */
+    w->tick += done != 0 ? 8 : 1;
+    if (w->tick >= HWS__TICK) {
+        done += hws__slow(w);
+    }
+    return done;
+}
+
+static uint64_t next_deadline(struct hws__worker *w)
+{
+    uint64_t d = w->next_deadline;
+
+    if (w->heap_size != 0 && w->heap[0]->deadline < d) {
+        d = w->heap[0]->deadline;
+    }
+    return d;
+}
+
+/* Everything that can be done is done and all UCX workers are armed. */
+static int32_t quiesce(struct hws__worker *w)
+{
+    struct hws__list *n, *next;
+
+    if (hws__sweep(w) != 0 || hws__slow(w) != 0 || hws__sweep(w) != 0) {
+        return HWS_E_BUSY;
+    }
+    for (n = w->hot.next; n != &w->hot; n = next) {
+        struct hws__uworker *u = hws__container(n, struct hws__uworker, hot_link);
+
+        next = n->next;
+        if (hws__uworker_cool(u) < 0) {
+            return HWS_E_BUSY;
+        }
+    }
+    return HWS_OK;
+}
+
+int32_t hws__arm(struct hws__worker *w)
+{
+    hws__wakefd_drain(w);
+    /* ORDER: announce, then look at the submissions; a submitter does the reverse (seq_cst). */
+    atomic_store(&w->armed, true);
+    if (quiesce(w) != HWS_OK || atomic_load(&w->submissions) != NULL || atomic_load(&w->asked)) {
+        atomic_store(&w->armed, false);
+        return HWS_E_BUSY;
+    }
+    return HWS_OK;
+}
+
+/* The part of a sleep without ownership; how many events of cold UCX workers were taken. */
+static int wait_for_events(struct hws__worker *w, struct epoll_event *events, int room,
+                           uint64_t timeout_ns, int extra_fd)
+{
+    uint64_t ms = timeout_ns / 1000000u + (timeout_ns % 1000000u != 0);
+    struct pollfd p[2] = {{.fd = w->epfd, .events = POLLIN}, {.fd = extra_fd, .events = POLLIN}};
+    int n;
+
+    if (extra_fd < 0) {
+        n = epoll_wait(w->epfd, events, room, (int)ms);
+        return n < 0 ? 0 : n;
+    }
+    poll(p, 2, (int)ms);
+    return 0;
+}
+
+/* After a full sleep: was there work that nothing announced? */
+static void check_safety_net(struct hws__worker *w)
+{
+    bool caught = false;
+
+    for (struct hws__list *n = w->uworkers.next; n != &w->uworkers; n = n->next) {
+        struct hws__uworker *u = hws__container(n, struct hws__uworker, link);
+
+        if (!u->hot && hws__ucx.ucp_worker_progress(u->ucx) != 0) {
+            hws__uworker_heat(u);
+            caught = true;
+        }
+    }
+    if (caught) {
+        HWS__COUNT(w, safety_wakeups, 1);
+    }
+}
+
+void hws__wakefd_drain(struct hws__worker *w)
+{
+    uint64_t dummy;
+
+    if (atomic_load_explicit(&w->signalled, memory_order_relaxed) != 0 &&
+        read(w->wakefd, &dummy, sizeof dummy) > 0) {
+        atomic_store(&w->signalled, 0);
+    }
+}
+
+void hws__sleep(struct hws__worker *w, uint64_t timeout_ns, int extra_fd)
+{
+    struct epoll_event events[32];
+    uint64_t now, deadline;
+    int n;
+
+    /* ORDER: announce, then look at the submissions; a submitter does the reverse (seq_cst). */
+    atomic_fetch_add(&w->sleepers, 1);
+    if (quiesce(w) != HWS_OK || atomic_load(&w->submissions) != NULL || atomic_load(&w->asked) ||
+        atomic_load(&w->obj.id) == 0) {
+        atomic_fetch_sub(&w->sleepers, 1);
+        return;
+    }
+    now = hws__now();
+    deadline = next_deadline(w);
+    if (deadline != UINT64_MAX) {
+        deadline = deadline <= now ? 0 : deadline - now;
+        timeout_ns = deadline < timeout_ns ? deadline : timeout_ns;
+    }
+    timeout_ns = timeout_ns < HWS__SAFETY_NS ? timeout_ns : HWS__SAFETY_NS;
+    hws__own_release(w);
+    n = wait_for_events(w, events, 32, timeout_ns, extra_fd);
+    hws__own(w);
+    atomic_fetch_sub(&w->sleepers, 1);
+    HWS__COUNT(w, wakeups, 1);
+    hws__wakefd_drain(w);
+    for (int i = 0; i < n; i++) {
+        if (events[i].data.ptr != NULL && !hws__uworker_stale(w, events[i].data.ptr)) {
+            hws__uworker_heat(events[i].data.ptr);
+        }
+    }
+    if (extra_fd >= 0) {
+        n += look_at_cold(w);
+    }
+    if (n == 0 && hws__now() - now >= HWS__SAFETY_NS) {
+        check_safety_net(w);
+    }
+}

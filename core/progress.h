@@ -1,0 +1,129 @@
+/*
+ * Ownership and progress: whoever waits, works.
+ *
+ * The owner of a worker is the thread whose token stands in `owner`. Only the owner touches the
+ * worker's UCX objects and lists. A thread that finds the worker owned by another hands its
+ * operation over (submit.c); the owner takes it up in its next sweep. User code runs only after
+ * ucp_worker_progress() has returned, still under ownership, so that a callback is recognised by
+ * `owner` being its own thread.
+ *
+ * A submission that just misses a leaving owner waits until the next progress: the caller's own in
+ * the manual modes, the progress thread's within HWS__LOOK_NS otherwise; a sleeper is signalled.
+ */
+#ifndef HWS_CORE_PROGRESS_H
+#define HWS_CORE_PROGRESS_H
+
+#include "worker.h"
+#include <sched.h>
+
+/** How often waiters and the progress thread look whether the owner is still at work. */
+#define HWS__LOOK_NS 1000000u
+/** Empty sweeps between the slow checks: deadlines, cold workers. About 50 us. */
+#define HWS__TICK 2048u
+/** The safety net under a sleep. */
+#define HWS__SAFETY_NS 250000000u
+
+extern _Thread_local char hws__token __attribute__((tls_model("initial-exec")));
+extern _Thread_local uint32_t hws__callback_depth __attribute__((tls_model("initial-exec")));
+
+static inline uintptr_t hws__self(void)
+{
+    return (uintptr_t)&hws__token;
+}
+
+static inline bool hws__in_callback(void)
+{
+    return hws__callback_depth != 0;
+}
+
+static inline bool hws__owned(const struct hws__worker *w)
+{
+    return atomic_load_explicit(&w->obj.owner, memory_order_relaxed) == hws__self();
+}
+
+static inline bool hws__own_try(struct hws__worker *w)
+{
+    uintptr_t none = 0;
+
+    return atomic_compare_exchange_strong_explicit(&w->obj.owner, &none, hws__self(),
+                                                   memory_order_acquire, memory_order_relaxed);
+}
+
+static inline void hws__own_release(struct hws__worker *w)
+{
+    atomic_store_explicit(&w->obj.owner, 0, memory_order_release);
+}
+
+/** Own for a short time, whoever owns now; true if it is owned already (inside a callback). */
+bool hws__own(struct hws__worker *w);
+static inline void hws__disown(struct hws__worker *w, bool nested)
+{
+    if (!nested) {
+        hws__own_release(w);
+    }
+}
+
+/** One sweep over the hot UCX workers, submissions, deliveries. Owner only. How much was done. */
+int hws__sweep(struct hws__worker *w);
+/** A sweep and, now and then, the slow checks. */
+int hws__progress(struct hws__worker *w);
+/** The slow checks: deadlines, cold UCX workers, closing. */
+int hws__slow(struct hws__worker *w);
+/** Call due callbacks. Owner only. */
+int hws__deliver(struct hws__worker *w);
+
+/**
+ * Sleep until there is work, `timeout_ns` is over or `extra_fd` (or -1) is readable. The owner
+ * calls it; ownership is given up meanwhile and taken back. Returns at once if there is work.
+ */
+void hws__sleep(struct hws__worker *w, uint64_t timeout_ns, int extra_fd);
+/** Progress until nothing is left, then arm; 0 or HWS_E_BUSY. */
+int32_t hws__arm(struct hws__worker *w);
+
+/** Wake the threads that sleep in the worker, if any. Any thread. */
+void hws__wake(struct hws__worker *w);
+/**
+ * Before ownership is given up: a thread that sleeps believes everything to be armed, so it must be
+ * woken if something was made hot meanwhile. Owner only.
+ */
+static inline void hws__hand_over(struct hws__worker *w)
+{
+    if (__builtin_expect(atomic_load_explicit(&w->sleepers, memory_order_relaxed) != 0, 0) &&
+        !hws__list_empty(&w->hot)) {
+        hws__wake(w);
+    }
+}
+
+/** Take the signal of hws__wake() back. Owner only. */
+void hws__wakefd_drain(struct hws__worker *w);
+
+/** A thread waits in the worker: the progress thread stands aside meanwhile. */
+static inline void hws__wait_enter(struct hws__worker *w)
+{
+    atomic_fetch_add_explicit(&w->waiters, 1, memory_order_relaxed);
+}
+
+void hws__wait_leave(struct hws__worker *w);
+
+/** Run a command under ownership: now, or by the current owner. Any thread; false: no memory. */
+bool hws__command(struct hws__worker *w, void (*fn)(struct hws__worker *, void *), void *arg);
+/** Ask the owner to close or abort an object: needs no memory, so it cannot fail. Any thread. */
+void hws__ask(struct hws__worker *w, struct hws__obj *o, uint32_t what);
+/** Hand an operation to the owner. */
+void hws__submit(struct hws__worker *w, struct hws__op *op);
+int hws__submissions_run(struct hws__worker *w);
+
+/** Futex on a 32-bit word. */
+void hws__futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns);
+void hws__futex_wake(_Atomic uint32_t *word, int count);
+
+static inline void hws__pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#else
+    __asm__ volatile("yield");
+#endif
+}
+
+#endif

@@ -1,0 +1,277 @@
+#include "raw.h"
+#include "am.h"
+#include "error.h"
+#include "post.h"
+#include "progress.h"
+#include "tag.h"
+#include "ucx_loader.h"
+#include <stdlib.h>
+#include <string.h>
+
+int32_t hws__raw_send(struct hws__post *p, struct hws__op *op, ucp_request_param_t *param)
+{
+    ucs_status_ptr_t r;
+
+    if (p->mask != 0) {
+        r = hws__ucx.ucp_tag_send_sync_nbx(p->ep->ucx, hws__op_buffer(p, op), p->length, p->tag,
+                                           param);
+    } else {
+        r = hws__ucx.ucp_tag_send_nbx(p->ep->ucx, hws__op_buffer(p, op), p->length, p->tag, param);
+    }
+    return hws__op_posted(p, op, p->ep->uworker, r);
+}
+
+static void received(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info,
+                     void *user_data)
+{
+    struct hws__op *op = user_data;
+
+    op->done_length = info->length;
+    op->done_tag = info->sender_tag;
+    hws__op_ucx_done(request, status, op);
+}
+
+/* Post a receive to UCX, or fetch a message that a probe took. */
+static int32_t post_recv(struct hws__post *p, struct hws__uworker *u, ucp_tag_message_h message)
+{
+    ucp_request_param_t param;
+    ucp_tag_recv_info_t info = {0};
+    struct hws__op *op = hws__op_next(p);
+    ucs_status_ptr_t s;
+    int32_t r;
+
+    if (op == NULL) {
+        return HWS_E_TOO_MANY;
+    }
+    hws__op_param(p, op, &param);
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_RECV_INFO;
+    param.cb.recv = received;
+    param.recv_info.tag_info = &info;
+    if (message != NULL) {
+        s = hws__ucx.ucp_tag_msg_recv_nbx(u->ucx, hws__op_buffer(p, op), p->length, message,
+                                          &param);
+    } else {
+        s = hws__ucx.ucp_tag_recv_nbx(u->ucx, hws__op_buffer(p, op), p->length, p->tag, p->mask,
+                                      &param);
+    }
+    r = hws__op_posted(p, op, u, s);
+    p->done_length = info.length;
+    p->done_tag = info.sender_tag;
+    return r;
+}
+
+int32_t hws__raw_recv(struct hws__post *p)
+{
+    struct hws__message *m = hws__match_find(&p->ep->scope, false, p->tag, p->mask);
+
+    if (m != NULL) {
+        return hws__message_to(p, m);
+    }
+    if (!p->ep->open) {
+        int32_t r = hws__endpoint_check(p->ep);
+        return hws__fail(r, p->source, "%s", hws_error_text(r));
+    }
+    hws__uworker_heat(p->ep->uworker);
+    return post_recv(p, p->ep->uworker, NULL);
+}
+
+int32_t hws__raw_message_to(struct hws__post *p, struct hws__message *m)
+{
+    struct hws__uworker *u = m->uworker;
+    ucp_tag_message_h message = m->desc;
+    int32_t r;
+
+    if (u == NULL) {
+        return hws__fail(HWS_E_CONNECTION_RESET, p->source, "the peer is gone");
+    }
+    if ((r = post_recv(p, u, message)) == HWS_E_TOO_MANY) {
+        return r;
+    }
+    if (r == HWS_DONE && p->done_status == HWS_OK) {
+        p->done_length = m->length; /* UCX does not fill it for a message that was there */
+        p->done_tag = m->tag;
+    }
+    m->desc = NULL;
+    m->uworker = NULL;
+    hws__list_remove(&m->held);
+    hws__message_release(m);
+    return r;
+}
+
+struct hws__message *hws__raw_probe(struct hws__endpoint *ep, uint64_t tag, uint64_t mask)
+{
+    struct hws__message *m = hws__match_find(&ep->scope, false, tag, mask);
+    ucp_tag_recv_info_t info;
+    ucp_tag_message_h h;
+
+    if (m != NULL || ep->ucx == NULL || ep->uworker == NULL) {
+        return m;
+    }
+    if (hws__ucx.ucp_tag_probe_nb(ep->uworker->ucx, tag, mask, 0, &info) == NULL ||
+        (m = hws__message_take(ep->worker, HWS_KIND_MESSAGE)) == NULL) {
+        return NULL;
+    }
+    h = hws__ucx.ucp_tag_probe_nb(ep->uworker->ucx, tag, mask, 1, &info);
+    m->raw = true;
+    m->desc = h;
+    m->uworker = ep->uworker;
+    m->tag = info.sender_tag;
+    m->length = info.length;
+    m->ep = ep;
+    m->ep_id = ep->obj.id;
+    hws__list_append(&ep->uworker->held, &m->held);
+    return m;
+}
+
+struct hws__message *hws__raw_probe_all(struct hws__worker *w, uint64_t tag, uint64_t mask)
+{
+    for (struct hws__list *n = w->endpoints.next; n != &w->endpoints; n = n->next) {
+        struct hws__endpoint *ep = hws__container(n, struct hws__endpoint, link);
+        struct hws__message *m = ep->raw ? hws__raw_probe(ep, tag, mask) : NULL;
+
+        if (m != NULL) {
+            return m;
+        }
+    }
+    return NULL;
+}
+
+void hws__raw_put_back(struct hws__message *m)
+{
+    if (m->scope_ep == NULL) {
+        hws__match_wait(&m->ep->scope, &m->worker->scope, m);
+    }
+}
+
+/* Give each posted receive of a list what raw endpoints have for it. */
+static void match_list(struct hws__worker *w, struct hws__list *head)
+{
+    struct hws__list *n, *next;
+
+    for (n = head->next; n != head; n = next) {
+        struct hws__op *op = hws__container(n, struct hws__op, match);
+        struct hws__message *m = hws__raw_probe_all(w, op->tag, op->mask);
+        hws_op_opts opts = {.flags = op->flags, .memory_kind = op->memory_kind};
+        struct hws__post p = {.worker = w,
+                              .buffer = op->buffer,
+                              .length = op->length,
+                              .op = op,
+                              .tag = op->tag,
+                              .mask = op->mask,
+                              .source = op->source,
+                              .opts = &opts};
+        int32_t r;
+
+        next = n->next;
+        if (m == NULL) {
+            continue;
+        }
+        hws__match_unpost(op);
+        op->stage = HWS__STAGE_OWN;
+        hws__op_leave(op);
+        r = hws__message_to(&p, m);
+        if (r != HWS_OK) {
+            op->done_length = p.done_length;
+            op->done_tag = p.done_tag;
+            hws__op_rejoin(op);
+            hws__op_finish(op, r == HWS_DONE ? p.done_status : r);
+        }
+    }
+}
+
+void hws__raw_match(struct hws__worker *w)
+{
+    if (w->scope.receives == 0) {
+        return;
+    }
+    for (unsigned i = 0; i < HWS__BUCKETS; i++) {
+        match_list(w, &w->scope.exact[i]);
+    }
+    match_list(w, &w->scope.masked_receives);
+}
+
+static void dropped(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info,
+                    void *user_data)
+{
+    (void)status;
+    (void)info;
+    free(user_data);
+    hws__ucx.ucp_request_free(request);
+}
+
+void hws__raw_drop(struct hws__message *m)
+{
+    /* A message that was taken out of matching must be received. */
+    void *scratch = malloc(m->length != 0 ? m->length : 1);
+    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                                                 UCP_OP_ATTR_FIELD_USER_DATA |
+                                                 UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+                                 .cb.recv = dropped,
+                                 .user_data = scratch,
+                                 .memory_type = UCS_MEMORY_TYPE_HOST};
+    ucs_status_ptr_t r;
+
+    r = hws__ucx.ucp_tag_msg_recv_nbx(m->uworker->ucx, scratch, scratch != NULL ? m->length : 0,
+                                      m->desc, &param);
+    if (!UCS_PTR_IS_PTR(r)) {
+        free(scratch);
+    }
+}
+
+/* UCX gives a handler one argument: the number of the id rides in it. */
+struct raw_id {
+    struct hws__uworker *u;
+    uint32_t am_id;
+    struct raw_id *next;
+};
+
+static ucs_status_t raw_am_cb(void *arg, const void *header, size_t header_length, void *data,
+                              size_t length, const ucp_am_recv_param_t *param)
+{
+    struct raw_id *id = arg;
+
+    return hws__am_arrived(id->u, id->u->only, id->am_id, header, header_length, data, length,
+                           param->recv_attr);
+}
+
+void hws__raw_handler(struct hws__uworker *u, uint32_t am_id, bool set)
+{
+    ucp_am_handler_param_t p = {.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
+                                              UCP_AM_HANDLER_PARAM_FIELD_CB |
+                                              UCP_AM_HANDLER_PARAM_FIELD_ARG,
+                                .id = am_id};
+    struct raw_id *id = NULL;
+
+    if (set) {
+        for (id = u->raw_ids; id != NULL && id->am_id != am_id; id = id->next) {}
+        if (id == NULL) {
+            if ((id = malloc(sizeof *id)) == NULL) {
+                return;
+            }
+            *id = (struct raw_id){u, am_id, u->raw_ids};
+            u->raw_ids = id;
+        }
+        p.cb = raw_am_cb;
+    }
+    p.arg = id;
+    hws__ucx.ucp_worker_set_am_recv_handler(u->ucx, &p);
+}
+
+void hws__raw_handlers(struct hws__uworker *u)
+{
+    for (uint32_t i = 0; i <= HWS_AM_ID_MAX; i++) {
+        if (u->worker->handlers[i] != NULL) {
+            hws__raw_handler(u, i, true);
+        }
+    }
+}
+
+void hws__raw_free(struct hws__uworker *u)
+{
+    struct raw_id *id;
+
+    while ((id = u->raw_ids) != NULL) {
+        u->raw_ids = id->next;
+        free(id);
+    }
+}

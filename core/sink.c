@@ -1,0 +1,66 @@
+#include "sink.h"
+#include "progress.h"
+#include "queue.h"
+#include <stdlib.h>
+
+int32_t hws__sink_set(struct hws__sink *sink, const hws_sink *from)
+{
+    int32_t r = HWS_OK;
+
+    *sink = (struct hws__sink){
+        .callback = from->callback, .callback_arg = from->callback_arg, .user = from->user};
+    if (from->callback == NULL && from->queue != 0) {
+        sink->queue = hws__queue_find(from->queue, &r);
+        sink->queue_id = from->queue;
+    }
+    return r;
+}
+
+void hws__sink_feed(const struct hws__sink *sink, hws_id worker)
+{
+    if (sink->queue != NULL && worker != 0) {
+        hws__queue_feed(sink->queue, worker);
+    }
+}
+
+static struct hws__notice *notice(struct hws__worker *w)
+{
+    struct hws__list *n = hws__list_pop(&w->free_notices);
+
+    return n != NULL ? hws__container(n, struct hws__notice, link)
+                     : malloc(sizeof(struct hws__notice));
+}
+
+void hws__emit(struct hws__worker *w, const struct hws__sink *sink, const hws_event *event,
+               struct hws__message *message)
+{
+    hws_event e = *event;
+    struct hws__notice *t;
+
+    e.size = sizeof e;
+    e.user = sink->user;
+    if (sink->callback != NULL && (t = notice(w)) != NULL) {
+        t->event = e;
+        t->callback = sink->callback;
+        t->callback_arg = sink->callback_arg;
+        t->message = message;
+        hws__list_append(&w->ready, &t->link);
+        w->todo = true;
+        return;
+    }
+    if (sink->callback == NULL && sink->queue != NULL) {
+        HWS__COUNT(w, events, 1);
+        if (hws__queue_push(sink->queue, sink->queue_id, &e, false, &w->count.queue_overflows)) {
+            return;
+        }
+    }
+    if (message != NULL || (e.flags & HWS_EVENT_FLAG_BUFFER)) {
+        struct hws__message *m =
+            message != NULL
+                ? message
+                : hws__obj_find(&hws__objects, ((const hws_am_detail *)e.detail)->buffer);
+        if (m != NULL) {
+            hws__message_release(m);
+        }
+    }
+}

@@ -1,0 +1,40 @@
+/*
+ * Where the events of an object go, resolved from hws_sink.
+ */
+#ifndef HWS_CORE_SINK_H
+#define HWS_CORE_SINK_H
+
+#include <hawser.h>
+#include <stdbool.h>
+
+struct hws__queue;
+struct hws__worker;
+struct hws__message;
+
+struct hws__sink {
+    hws_event_fn callback;
+    void *callback_arg;
+    struct hws__queue *queue;
+    hws_id queue_id;
+    uint64_t user;
+};
+
+/** Resolve; 0, or the error of the queue id. */
+int32_t hws__sink_set(struct hws__sink *sink, const hws_sink *from);
+
+/** The worker's events will go there: a pop of the queue makes progress on it. */
+void hws__sink_feed(const struct hws__sink *sink, hws_id worker);
+
+static inline bool hws__sink_none(const struct hws__sink *s)
+{
+    return s->callback == NULL && s->queue == NULL;
+}
+
+/**
+ * Hand an event that nobody posted to its sink: queues at once, callbacks when the progress round
+ * is over. A message that comes with it is released after a callback. Owner only.
+ */
+void hws__emit(struct hws__worker *w, const struct hws__sink *sink, const hws_event *event,
+               struct hws__message *message);
+
+#endif

@@ -1,0 +1,29 @@
+/*
+ * UCX's TCP sockets, found through the kernel: UCX has no call for what must be done with them.
+ */
+#ifndef HWS_CORE_SOCKETS_H
+#define HWS_CORE_SOCKETS_H
+
+#include <netinet/in.h>
+#include <stdint.h>
+
+/**
+ * Give the data sockets of a UCX worker a limit for unacknowledged data, so that a cut link is
+ * noticed while keepalive, which only runs on an idle connection, is silent.
+ * @param efd  the event descriptor of the UCX worker
+ */
+void hws__sockets_user_timeout(int efd, unsigned milliseconds);
+
+/** An accepted connection of a listening port. */
+struct hws__accepted {
+    int fd;
+    uint64_t inode;
+    struct sockaddr_storage peer;
+};
+
+/** The accepted connections of this process on a local port. Returns how many, at most `room`. */
+uint32_t hws__sockets_accepted(uint16_t port, struct hws__accepted *out, uint32_t room);
+/** End one if it still is the same socket. */
+void hws__sockets_shutdown(const struct hws__accepted *a);
+
+#endif

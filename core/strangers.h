@@ -1,0 +1,13 @@
+/*
+ * Connections to a listener that never become a request: port scans, silence, half a hello. UCX
+ * keeps them for ever, so the background thread looks for them and the owner ends them.
+ */
+#ifndef HWS_CORE_STRANGERS_H
+#define HWS_CORE_STRANGERS_H
+
+#include "listener.h"
+
+/** Look after a listener from now on. Owner only. */
+void hws__strangers_watch(struct hws__listener *l);
+
+#endif

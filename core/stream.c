@@ -1,0 +1,132 @@
+#include "endpoint.h"
+#include "error.h"
+#include "guard.h"
+#include "post.h"
+#include "progress.h"
+#include "ucx_loader.h"
+
+/* Both directions need an endpoint that is connected; what has arrived may be read after that. */
+static int32_t not_open(const struct hws__post *p)
+{
+    int32_t r = hws__endpoint_check(p->ep);
+
+    return hws__fail(r, p->source, "%s", p->ep->text[0] ? p->ep->text : hws_error_text(r));
+}
+
+static int32_t send_run(struct hws__post *p)
+{
+    struct hws__endpoint *ep = p->ep;
+    ucp_request_param_t param;
+    struct hws__op *op;
+    int32_t r;
+
+    if (!ep->open) {
+        return not_open(p);
+    }
+    if (hws__bytes(p->buffer, p->length, p->opts->flags) == 0) {
+        return HWS_DONE; /* UCX takes an empty piece of a stream for a mistake */
+    }
+    if ((op = hws__op_next(p)) == NULL) {
+        return HWS_E_TOO_MANY;
+    }
+    hws__op_param(p, op, &param);
+    r = hws__op_posted(
+        p, op, ep->uworker,
+        hws__ucx.ucp_stream_send_nbx(ep->ucx, hws__op_buffer(p, op), p->length, &param));
+    if (r >= 0) {
+        p->done_length = hws__bytes(p->buffer, p->length, p->opts->flags);
+        ep->sent++;
+        ep->bytes_sent += p->done_length;
+        if (r == HWS_OK) {
+            op->done_length = p->done_length;
+        }
+        hws__uworker_heat(ep->uworker);
+    }
+    return r;
+}
+
+int32_t hws_stream_send(hws_id endpoint, const void *buffer, uint64_t length,
+                        const hws_op_opts *opts, hws_id *op)
+{
+    struct hws__post p = {.run = send_run,
+                          .source = endpoint,
+                          .buffer = (void *)(uintptr_t)buffer,
+                          .length = length,
+                          .kind = HWS_EVENT_STREAM_SEND};
+    int32_t r;
+
+    HWS__ENTER();
+    if ((r = hws__post_endpoint(&p)) < 0) {
+        return r;
+    }
+    return hws__post(&p, opts, op);
+}
+
+static void received(void *request, ucs_status_t status, size_t length, void *user_data)
+{
+    struct hws__op *op = user_data;
+
+    op->done_length = length;
+    op->ep->received++;
+    op->ep->bytes_received += length;
+    hws__op_ucx_done(request, status, op);
+}
+
+static int32_t recv_run(struct hws__post *p)
+{
+    struct hws__endpoint *ep = p->ep;
+    ucp_request_param_t param;
+    struct hws__op *op;
+    size_t got = 0;
+    int32_t r;
+
+    if (!ep->open && !(ep->peer_closed && ep->ucx != NULL && !ep->closing)) {
+        return not_open(p);
+    }
+    if (hws__bytes(p->buffer, p->length, p->opts->flags) == 0) {
+        return HWS_DONE; /* nothing fits: UCX refuses it */
+    }
+    if ((op = hws__op_next(p)) == NULL) {
+        return HWS_E_TOO_MANY;
+    }
+    hws__op_param(p, op, &param);
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_RECV_INFO;
+    param.cb.recv_stream = received;
+    param.recv_info.length = &got;
+    if (p->opts->flags & HWS_OP_WAIT_ALL) {
+        param.flags |= UCP_STREAM_RECV_FLAG_WAITALL;
+    }
+    r = hws__op_posted(
+        p, op, ep->uworker,
+        hws__ucx.ucp_stream_recv_nbx(ep->ucx, hws__op_buffer(p, op), p->length, &got, &param));
+    if (r == HWS_DONE) {
+        p->done_length = got;
+        ep->received++;
+        ep->bytes_received += got;
+    } else if (r == HWS_OK) {
+        hws__uworker_heat(ep->uworker);
+        if (!ep->open) {
+            /* The peer has said goodbye and nothing is buffered: nothing will come. */
+            op->wanted = HWS_E_PEER_CLOSED;
+            hws__endpoint_attend(ep);
+        }
+    }
+    return r;
+}
+
+int32_t hws_stream_recv(hws_id endpoint, void *buffer, uint64_t length, const hws_op_opts *opts,
+                        hws_id *op)
+{
+    struct hws__post p = {.run = recv_run,
+                          .source = endpoint,
+                          .buffer = buffer,
+                          .length = length,
+                          .kind = HWS_EVENT_STREAM_RECV};
+    int32_t r;
+
+    HWS__ENTER();
+    if ((r = hws__post_endpoint(&p)) < 0) {
+        return r;
+    }
+    return hws__post(&p, opts, op);
+}

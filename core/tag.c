@@ -1,0 +1,373 @@
+#include "tag.h"
+#include "error.h"
+#include "guard.h"
+#include "hello.h"
+#include "post.h"
+#include "progress.h"
+#include "raw.h"
+#include "options.h"
+#include "ucx_loader.h"
+#include <string.h>
+
+/* UCX has fetched the data of a rendezvous message. */
+static void fetched(void *request, ucs_status_t status, size_t length, void *user_data)
+{
+    struct hws__op *op = user_data;
+
+    (void)length; /* known from the announcement */
+    hws__op_ucx_done(request, status, op);
+}
+
+int32_t hws__fetch(struct hws__post *p, struct hws__uworker *u, void *desc, uint64_t length)
+{
+    ucp_request_param_t param;
+    struct hws__op *op = hws__op_next(p);
+    size_t got = 0;
+    int32_t r;
+
+    if (op == NULL) {
+        return HWS_E_TOO_MANY;
+    }
+    hws__op_param(p, op, &param);
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_RECV_INFO;
+    param.recv_info.length = &got;
+    param.cb.recv_am = fetched;
+    r = hws__op_posted(
+        p, op, u,
+        hws__ucx.ucp_am_recv_data_nbx(u->ucx, desc, hws__op_buffer(p, op), p->length, &param));
+    p->done_length = length;
+    if (r == HWS_OK) {
+        op->done_length = length;
+        op->done_tag = p->done_tag;
+    }
+    return r;
+}
+
+/* Eager data into the posting's buffer. */
+static int32_t copy_out(struct hws__post *p, const void *data, uint64_t length)
+{
+    uint64_t room = hws__bytes(p->buffer, p->length, p->opts->flags);
+
+    p->done_length = length;
+    p->done_status = length > room ? HWS_E_TRUNCATED : HWS_OK;
+    hws__scatter(p->buffer, p->length, p->opts->flags, data, length < room ? length : room);
+    return HWS_DONE;
+}
+
+int32_t hws__message_to(struct hws__post *p, struct hws__message *m)
+{
+    int32_t r;
+
+    p->done_tag = m->tag;
+    if (m->raw) {
+        return hws__raw_message_to(p, m);
+    }
+    if (!m->rndv) {
+        r = copy_out(p, m->data, m->length);
+    } else if (m->length > hws__bytes(p->buffer, p->length, p->opts->flags)) {
+        p->done_length = m->length;
+        p->done_status = HWS_E_TRUNCATED;
+        r = HWS_DONE;
+    } else {
+        r = hws__fetch(p, m->uworker, m->desc, m->length);
+        if (r == HWS_E_TOO_MANY) {
+            return r;
+        }
+        /* UCX has taken the descriptor over, also when it failed. */
+        m->desc = NULL;
+        m->uworker = NULL;
+        hws__list_remove(&m->held);
+    }
+    hws__message_release(m);
+    return r;
+}
+
+/* A posted receive met its message: as if it were posted now. Returns what UCX must hear. */
+static ucs_status_t meet(struct hws__op *op, struct hws__uworker *u, uint64_t tag, void *data,
+                         uint64_t length, uint64_t attr)
+{
+    uint64_t room =
+        op->flags & HWS_OP_IOV ? hws__bytes(op->buffer, op->length, op->flags) : op->length;
+    hws_op_opts opts = {.flags = op->flags, .memory_kind = op->memory_kind};
+    struct hws__post p = {.worker = op->worker,
+                          .ep = op->ep,
+                          .buffer = op->buffer,
+                          .op = op,
+                          .length = op->length,
+                          .opts = &opts,
+                          .done_tag = tag};
+    int32_t r;
+
+    op->done_tag = tag;
+    op->done_length = length;
+    if ((attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0) {
+        hws__scatter(op->buffer, op->length, op->flags, data, length < room ? length : room);
+        hws__op_finish(op, length > room ? HWS_E_TRUNCATED : HWS_OK);
+        return UCS_OK;
+    }
+    if (length > room) {
+        hws__op_finish(op, HWS_E_TRUNCATED);
+        return UCS_OK; /* UCX drops it; the sender completes */
+    }
+    /* hws__op_posted() takes the operation again: leave its lists first. */
+    hws__op_leave(op);
+    r = hws__fetch(&p, u, data, length);
+    if (r != HWS_OK) {
+        hws__op_rejoin(op);
+        hws__op_finish(op, r == HWS_DONE ? HWS_OK : r);
+    }
+    return UCS_INPROGRESS;
+}
+
+ucs_status_t hws__tag_cb(void *arg, const void *header, size_t header_length, void *data,
+                         size_t length, const ucp_am_recv_param_t *param)
+{
+    struct hws__uworker *u = arg;
+    struct hws__worker *w = u->worker;
+    struct hws__endpoint *ep = hws__uworker_ep(
+        u, param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP ? param->reply_ep : NULL);
+    struct hws__message *m;
+    struct hws__op *op;
+    uint64_t tag;
+    int s;
+
+    if (ep == NULL || !ep->hello_done || header_length != sizeof tag) {
+        HWS__COUNT(w, am_dropped, 1);
+        return UCS_OK;
+    }
+    ep->received++;
+    ep->bytes_received += length;
+    memcpy(&tag, header, sizeof tag);
+    if ((op = hws__match_arrived(&ep->scope, &w->scope, tag)) != NULL) {
+        return meet(op, u, tag, data, length, param->recv_attr);
+    }
+    if ((m = hws__message_take(w, HWS_KIND_MESSAGE)) == NULL) {
+        hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory for an unexpected message");
+        return UCS_OK;
+    }
+    m->ep = ep;
+    m->ep_id = ep->obj.id;
+    m->tag = tag;
+    s = hws__message_fill(m, u, data, length, param->recv_attr);
+    if (s == UCS_ERR_NO_MEMORY) {
+        hws__message_release(m);
+        hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory for an unexpected message");
+        return UCS_OK;
+    }
+    hws__match_wait(&ep->scope, &w->scope, m);
+    return (ucs_status_t)s;
+}
+
+static int32_t send_run(struct hws__post *p)
+{
+    struct hws__endpoint *ep = p->ep;
+    ucp_request_param_t param;
+    struct hws__op *op;
+    int32_t r;
+
+    if (!ep->open) {
+        r = hws__endpoint_check(ep);
+        return hws__fail(r, p->source, "%s", ep->text[0] ? ep->text : hws_error_text(r));
+    }
+    if ((op = hws__op_next(p)) == NULL) {
+        return HWS_E_TOO_MANY;
+    }
+    hws__op_param(p, op, &param);
+    if (ep->raw) {
+        r = hws__raw_send(p, op, &param);
+    } else {
+        param.flags = ep->send_flags | (uint32_t)p->mask;
+        op->tag = p->tag; /* the header must live until UCX is done */
+        r = hws__op_posted(p, op, ep->uworker,
+                           hws__ucx.ucp_am_send_nbx(ep->ucx, HWS__AM_TAG, &op->tag, sizeof op->tag,
+                                                    hws__op_buffer(p, op), p->length, &param));
+    }
+    if (r >= 0) {
+        p->done_tag = p->tag;
+        p->done_length = hws__bytes(p->buffer, p->length, p->opts->flags);
+        ep->sent++;
+        ep->bytes_sent += p->done_length;
+        if (r == HWS_OK) {
+            op->done_tag = p->tag;
+            op->done_length = p->done_length;
+        }
+        if (!ep->uworker->hot) {
+            hws__uworker_heat(ep->uworker);
+        }
+    }
+    return r;
+}
+
+static int32_t tag_send(hws_id endpoint, const void *buffer, uint64_t length, uint64_t tag,
+                        uint64_t am_flags, const hws_op_opts *opts, hws_id *op)
+{
+    struct hws__post p = {.run = send_run,
+                          .source = endpoint,
+                          .buffer = (void *)(uintptr_t)buffer,
+                          .length = length,
+                          .tag = tag,
+                          .mask = am_flags,
+                          .kind = HWS_EVENT_TAG_SEND};
+    int32_t r = hws__post_endpoint(&p);
+
+    return r < 0 ? r : hws__post(&p, opts, op);
+}
+
+int32_t hws_tag_send(hws_id endpoint, const void *buffer, uint64_t length, uint64_t tag,
+                     const hws_op_opts *opts, hws_id *op)
+{
+    HWS__ENTER();
+    return tag_send(endpoint, buffer, length, tag, 0, opts, op);
+}
+
+int32_t hws_tag_send_sync(hws_id endpoint, const void *buffer, uint64_t length, uint64_t tag,
+                          const hws_op_opts *opts, hws_id *op)
+{
+    HWS__ENTER();
+    /* A rendezvous send completes when the receiver has matched and fetched it. */
+    return tag_send(endpoint, buffer, length, tag, UCP_AM_SEND_FLAG_RNDV, opts, op);
+}
+
+static int32_t recv_run(struct hws__post *p)
+{
+    struct hws__endpoint *ep = p->ep;
+    struct hws__worker *w = p->worker;
+    struct hws__scope *scope = ep != NULL ? &ep->scope : &w->scope;
+    struct hws__message *m;
+    struct hws__op *op;
+
+    if (p->opts->memory_kind != HWS_MEMORY_HOST && p->opts->memory_kind != HWS_MEMORY_UNKNOWN) {
+        return hws__fail(HWS_E_BUFFER_KIND, p->source, "receives into host memory only, so far");
+    }
+    if (ep != NULL && ep->raw) {
+        return hws__raw_recv(p);
+    }
+    if ((m = hws__match_find(scope, ep == NULL, p->tag, p->mask)) != NULL) {
+        return hws__message_to(p, m);
+    }
+    if (ep == NULL && w->raw_count != 0 && (m = hws__raw_probe_all(w, p->tag, p->mask)) != NULL) {
+        return hws__message_to(p, m);
+    }
+    if (ep != NULL && !ep->open) {
+        int32_t r = hws__endpoint_check(ep);
+        return hws__fail(r, p->source, "%s", ep->text[0] ? ep->text : hws_error_text(r));
+    }
+    if ((op = hws__op_take(p)) == NULL) {
+        return HWS_E_TOO_MANY;
+    }
+    op->buffer = hws__op_buffer(p, op);
+    op->memory_kind = p->opts->memory_kind;
+    hws__match_post(scope, op);
+    return HWS_OK;
+}
+
+/* An endpoint or a worker as the source of receives and probes. */
+static int32_t source_of(struct hws__post *p)
+{
+    int32_t r = HWS_OK;
+
+    if (hws__id_kind(p->source) != HWS_KIND_WORKER) {
+        return hws__post_endpoint(p);
+    }
+    p->worker = hws__worker_find(p->source, &r);
+    return r;
+}
+
+int32_t hws_tag_recv(hws_id source, void *buffer, uint64_t length, uint64_t tag, uint64_t mask,
+                     const hws_op_opts *opts, hws_id *op)
+{
+    struct hws__post p = {.run = recv_run,
+                          .source = source,
+                          .buffer = buffer,
+                          .length = length,
+                          .tag = tag,
+                          .mask = mask,
+                          .kind = HWS_EVENT_TAG_RECV};
+    int32_t r;
+
+    HWS__ENTER();
+    if ((r = source_of(&p)) < 0) {
+        return r;
+    }
+    return hws__post(&p, opts, op);
+}
+
+int32_t hws_tag_probe(hws_id source, uint64_t tag, uint64_t mask, hws_message_info *info,
+                      hws_id *message)
+{
+    struct hws__post p = {.source = source};
+    struct hws__message *m;
+    hws_message_info out;
+    bool nested;
+    int32_t r;
+
+    HWS__ENTER();
+    if ((r = source_of(&p)) < 0) {
+        return r;
+    }
+    nested = hws__own(p.worker);
+    if (atomic_load(p.ep != NULL ? &p.ep->obj.id : &p.worker->obj.id) != source) {
+        hws__disown(p.worker, nested);
+        return hws__id_error(&hws__objects, source, 0);
+    }
+    if (p.ep != NULL && p.ep->raw) {
+        m = hws__raw_probe(p.ep, tag, mask);
+    } else {
+        m = hws__match_find(p.ep != NULL ? &p.ep->scope : &p.worker->scope, p.ep == NULL, tag,
+                            mask);
+        if (m == NULL && p.ep == NULL && p.worker->raw_count != 0) {
+            m = hws__raw_probe_all(p.worker, tag, mask);
+        }
+    }
+    if (m != NULL) {
+        out = (hws_message_info){.flags = m->rndv ? HWS_EVENT_FLAG_RNDV : 0,
+                                 .endpoint = m->ep_id,
+                                 .length = m->length,
+                                 .tag = m->tag};
+        if (info != NULL) {
+            r = hws__fill(info, &out, sizeof out, "message info");
+        }
+        if (message != NULL && r == HWS_OK) {
+            hws__match_unwait(m);
+            *message = hws__message_publish(m);
+        } else if (m->raw) {
+            hws__raw_put_back(m);
+        }
+    } else {
+        r = hws__fail(HWS_E_NOT_FOUND, source, "no message with this tag is waiting");
+    }
+    hws__disown(p.worker, nested);
+    return r;
+}
+
+static int32_t message_recv_run(struct hws__post *p)
+{
+    struct hws__message *m = hws__obj_find(&hws__objects, p->tag);
+
+    if (m == NULL) {
+        return hws__id_error(&hws__objects, p->tag, HWS_KIND_MESSAGE);
+    }
+    p->source = m->ep_id;
+    return hws__message_to(p, m);
+}
+
+int32_t hws_message_recv(hws_id message, void *buffer, uint64_t length, const hws_op_opts *opts,
+                         hws_id *op)
+{
+    struct hws__post p = {.run = message_recv_run,
+                          .buffer = buffer,
+                          .length = length,
+                          .tag = message,
+                          .kind = HWS_EVENT_TAG_RECV};
+    struct hws__message *m = NULL;
+
+    HWS__ENTER();
+    if (hws__id_kind(message) == HWS_KIND_MESSAGE) {
+        m = hws__obj_find(&hws__objects, message);
+    }
+    if (m == NULL) {
+        return hws__id_error(&hws__objects, message, HWS_KIND_MESSAGE);
+    }
+    p.worker = m->worker;
+    return hws__post(&p, opts, op);
+}

@@ -1,0 +1,19 @@
+/*
+ * Tagged messages: on raw endpoints UCX's own, else carried by active messages and matched by
+ * Hawser, so that endpoint and worker receives, cancel, precedence and peer failure have one
+ * meaning on every UCX worker.
+ */
+#ifndef HWS_CORE_TAG_H
+#define HWS_CORE_TAG_H
+
+#include "endpoint.h"
+
+/** UCX's handler of HWS__AM_TAG. */
+ucs_status_t hws__tag_cb(void *arg, const void *header, size_t header_length, void *data,
+                         size_t length, const ucp_am_recv_param_t *param);
+/** Receive a waiting or held message with a posting. Consumes the message if it succeeds. */
+int32_t hws__message_to(struct hws__post *p, struct hws__message *m);
+/** Start fetching a rendezvous descriptor into the posting's buffer. */
+int32_t hws__fetch(struct hws__post *p, struct hws__uworker *u, void *desc, uint64_t length);
+
+#endif

@@ -1,0 +1,66 @@
+#include "error.h"
+#include "guard.h"
+#include "heap.h"
+#include "post.h"
+#include "progress.h"
+#include "time.h"
+
+static int32_t task_run(struct hws__post *p)
+{
+    struct hws__op *op = hws__op_take(p);
+
+    if (op == NULL) {
+        return HWS_E_TOO_MANY;
+    }
+    op->stage = HWS__STAGE_OWN;
+    op->task_fn = (hws_task_fn)(uintptr_t)p->header;
+    op->buffer = (void *)(uintptr_t)p->tag;
+    op->period = p->mask;
+    op->length = 0;
+    op->deadline = hws__deadline(hws__now(), op->period);
+    if (!hws__heap_add(op->worker, op)) {
+        op->heap = 0;
+    }
+    op->worker->tick = HWS__TICK; /* the slow checks are due: they run it */
+    return HWS_OK;
+}
+
+void hws__task_due(struct hws__op *op, uint64_t now)
+{
+    hws_task_fn fn = op->task_fn;
+    hws_id id = op->id;
+
+    if (op->period != 0) {
+        op->deadline = hws__deadline(now, op->period);
+        hws__heap_add(op->worker, op);
+    }
+    hws__callback_depth++;
+    fn(op->buffer);
+    hws__callback_depth--;
+    /* It may have cancelled itself. */
+    if (op->period == 0 && op->id == id && op->stage == HWS__STAGE_OWN) {
+        hws__op_finish(op, HWS_OK);
+    }
+}
+
+int32_t hws_task(hws_id worker, hws_task_fn fn, void *arg, uint64_t period_ns,
+                 const hws_op_opts *opts, hws_id *op)
+{
+    /* The function and its argument travel where other postings have header and tag. */
+    struct hws__post p = {.run = task_run,
+                          .source = worker,
+                          .kind = HWS_EVENT_TASK,
+                          .header = (const void *)(uintptr_t)fn,
+                          .tag = (uint64_t)(uintptr_t)arg,
+                          .mask = period_ns};
+    int32_t r = HWS_OK;
+
+    HWS__ENTER();
+    if (fn == NULL) {
+        return hws__fail(HWS_E_INVALID, worker, "the function is null");
+    }
+    if ((p.worker = hws__worker_find(worker, &r)) == NULL) {
+        return r;
+    }
+    return hws__post(&p, opts, op);
+}

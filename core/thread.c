@@ -1,0 +1,130 @@
+/*
+ * The progress thread: the waiter of last resort. It makes progress only while nobody else does.
+ */
+#include "error.h"
+#include "progress.h"
+#include "time.h"
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How the thread stands aside (hws__worker.thread_parked). */
+#define LOOKING 1 /* looks again after HWS__LOOK_NS */
+#define PARKED 2  /* somebody sleeps in a wait: the one who leaves wakes it */
+
+/* Looks without change after which a sleeping waiter is taken to sleep for long. */
+#define LOOKS 10
+
+static void stand_aside(struct hws__worker *w, uint32_t *looks, uint32_t *seen)
+{
+    uint32_t activity = atomic_load(&w->activity);
+    bool still = activity == *seen && atomic_load(&w->sleepers) != 0;
+    uint32_t state = still && ++*looks > LOOKS ? PARKED : LOOKING;
+
+    *looks = still ? *looks : 0;
+    *seen = activity;
+    atomic_store(&w->thread_parked, state);
+    /* ORDER: seq_cst; the last waiter counts itself out, then looks here. */
+    if (atomic_load(&w->waiters) != 0 || state == LOOKING) {
+        hws__futex_wait(&w->thread_parked, state, state == PARKED ? HWS__SAFETY_NS : HWS__LOOK_NS);
+    }
+    atomic_store(&w->thread_parked, 0);
+}
+
+/* Progress while there is something to do; sleep when there was nothing for a while. */
+static void work(struct hws__worker *w)
+{
+    uint64_t idle_since = 0;
+    uint32_t empty = 0;
+
+    while (atomic_load_explicit(&w->obj.id, memory_order_relaxed) != 0) {
+        if (hws__progress(w) != 0) {
+            idle_since = 0;
+            empty = 0;
+        } else if (++empty % 256 == 0 && w->mode == HWS_PROGRESS_THREAD) {
+            uint64_t now = hws__now();
+
+            if (idle_since == 0) {
+                idle_since = now;
+            } else if (now - idle_since >= w->spin_ns) {
+                hws__sleep(w, HWS_FOREVER, -1);
+                idle_since = 0;
+            }
+        }
+        if (atomic_load_explicit(&w->obj.want, memory_order_relaxed) != 0 ||
+            atomic_load_explicit(&w->waiters, memory_order_relaxed) != 0) {
+            return;
+        }
+    }
+}
+
+static void *loop(void *arg)
+{
+    struct hws__worker *w = arg;
+    hws_id id = w->obj.id;
+    uint32_t looks = 0, seen = 0;
+    char name[16];
+
+    snprintf(name, sizeof name, "%.15s", w->name);
+    pthread_setname_np(pthread_self(), name);
+    if (w->thread_start != NULL) {
+        w->thread_start(w->thread_start_arg);
+    }
+    while (atomic_load(&w->obj.id) != 0) {
+        if (atomic_load(&w->waiters) != 0 || !hws__own_try(w)) {
+            stand_aside(w, &looks, &seen);
+            continue;
+        }
+        work(w);
+        hws__hand_over(w);
+        hws__own_release(w);
+        if (atomic_load(&w->obj.want) != 0) {
+            sched_yield();
+        }
+    }
+    /* Whoever closed the worker may still be inside it: ownership is the last thing to get. */
+    hws__own(w);
+    hws__worker_ended(w, id);
+    hws__own_release(w);
+    return NULL;
+}
+
+static void set_cpus(pthread_attr_t *attr, const struct hws__worker *w)
+{
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    for (uint32_t i = 0; i < w->cpu_words * 64 && i < CPU_SETSIZE; i++) {
+        if (w->cpu_mask[i / 64] >> (i % 64) & 1) {
+            CPU_SET(i, &set);
+        }
+    }
+    pthread_attr_setaffinity_np(attr, sizeof set, &set);
+}
+
+int32_t hws__thread_start(struct hws__worker *w)
+{
+    pthread_attr_t attr;
+    sigset_t all, old;
+    int err;
+
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    if (w->cpu_words != 0) {
+        set_cpus(&attr, w);
+    }
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    w->thread_running = true;
+    err = pthread_create(&w->thread, &attr, loop, w);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attr);
+    if (err != 0) {
+        w->thread_running = false;
+        hws__worker_close(w->obj.id);
+        return hws__fail_errno(err, w->obj.id, "progress thread: %s", strerror(err));
+    }
+    return HWS_OK;
+}

@@ -1,0 +1,323 @@
+#include "ucx_config.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+#include "log.h"
+#include "ucx_loader.h"
+
+enum { KEY_MAX = 128 };
+
+static const char *bare(const char *key)
+{
+    return strncmp(key, "UCX_", 4) == 0 ? key + 4 : key;
+}
+
+/* ---- Hawser's own pairs ---- */
+
+/* A dead or silent peer is noticed by the kernel in about 3 s; a restarted server gets its port
+ * back; and shared memory stays in use under peer error handling (without this UCX drops it for
+ * TCP, ten times slower: that is safe only because each such peer has a UCX worker of its own). */
+static const struct hws__kv common_pairs[] = {
+    {"TCP_CM_REUSEADDR", "y"}, {"TCP_KEEPIDLE", "1s"},   {"TCP_KEEPINTVL", "1s"},
+    {"TCP_KEEPCNT", "2"},      {"MAX_EAGER_RAILS", "1"},
+};
+
+static const struct hws__kv shm_pairs[] = {{"POSIX_ERROR_HANDLING", "y"}};
+
+/* Below this many free bytes newer versions stop using /dev/shm and then crash for want of memory
+ * that can be shared: the cap on isolated workers looks after the room. */
+static const struct hws__kv shm_room_pairs[] = {{"POSIX_SHM_MIN_SIZE", "1mb"}};
+
+/* Both ends must choose the same lanes, also a TCP-only one and one with everything. */
+static const struct hws__kv rdma_pairs[] = {{"MAX_RNDV_RAILS", "1"}};
+
+/* Without RDMA nothing is won by lanes for rendezvous (no zero copy under peer error handling), and
+ * much is lost: a TCP lane beside shared memory makes each empty progress call the kernel. The
+ * newer protocol layer costs 0.8 MB and tens of milliseconds for each connection. */
+static const struct hws__kv plain_pairs[] = {
+    {"MAX_RNDV_RAILS", "0"},
+    {"PROTO_ENABLE", "n"},
+    /* A TCP connection that is cut completes its zero-copy sends twice (1.13). */
+    {"ZCOPY_THRESH", "inf"},
+};
+
+/* One UCX worker per connection: the receive FIFO and the pool behind it are its price. The pool's
+ * first chunk must hold the FIFO and a few more, or every chunk costs a descriptor and a map. */
+static const struct hws__kv local_pairs[] = {
+    {"POSIX_FIFO_SIZE", "64"},
+    {"POSIX_RX_BUFS_GROW", "80"},
+};
+
+struct pair_list {
+    struct hws__kv *out;
+    size_t cap;
+    size_t count;
+};
+
+static void add_pairs(struct pair_list *list, const struct hws__kv *pairs, size_t n)
+{
+    for (size_t i = 0; i < n; i++, list->count++)
+        if (list->count < list->cap)
+            list->out[list->count] = pairs[i];
+}
+
+#define ADD(list, pairs) add_pairs(list, pairs, sizeof(pairs) / sizeof((pairs)[0]))
+
+size_t hws__ucx_config_defaults(int profile, struct hws__kv *out, size_t cap)
+{
+    struct pair_list list = {out, cap, 0};
+    struct hws__kv tls = {"TLS", NULL};
+
+    if (profile == HWS__PROFILE_NONE)
+        return 0;
+    if (profile == HWS__PROFILE_MAIN && !hws__rdma_present())
+        profile = HWS__PROFILE_LOCAL;
+    if (profile == HWS__PROFILE_MAIN)
+        tls.value = "^sysv";
+    /* GPU memory needs its transports even where the bytes travel by others. */
+    else if (profile == HWS__PROFILE_TCP)
+        tls.value = hws__cuda_present() ? "tcp,self,cuda_copy" : "tcp,self";
+    else
+        tls.value = hws__cuda_present() ? "posix,cma,self,tcp,cuda" : "posix,cma,self,tcp";
+    add_pairs(&list, &tls, 1);
+    ADD(&list, common_pairs);
+    if (hws__rdma_present())
+        ADD(&list, rdma_pairs);
+    else
+        ADD(&list, plain_pairs);
+    if (profile != HWS__PROFILE_TCP)
+        ADD(&list, shm_pairs);
+    if (profile != HWS__PROFILE_TCP && hws__ucx_at_least(1, 14))
+        ADD(&list, shm_room_pairs);
+    if (profile == HWS__PROFILE_LOCAL)
+        ADD(&list, local_pairs);
+    return list.count;
+}
+
+/* ---- the names that UCX 1.13 knows ---- */
+
+/* Two texts of NAME=value lines with documentation. UCX 1.13 prints every option of the modules it
+ * has loaded, and the general names (UCX_MM_..) only in the comment "# inherits:" of the special
+ * ones (UCX_POSIX_..). Newer versions refuse unknown keys themselves and hide that function. */
+static struct {
+    pthread_once_t once;
+    char *all;
+    char *ucp;
+} names = {PTHREAD_ONCE_INIT, NULL, NULL};
+
+/* Transports are plug-ins, and their options are known once they are loaded. */
+static void load_transports(void)
+{
+    void *components = NULL;
+    unsigned count = 0;
+
+    if (hws__ucx.uct_query_components == NULL || hws__ucx.uct_release_component_list == NULL)
+        return;
+    if (hws__ucx.uct_query_components(&components, &count) == UCS_OK)
+        hws__ucx.uct_release_component_list(components);
+}
+
+static void read_names(void)
+{
+    const int flags = UCS_CONFIG_PRINT_CONFIG | UCS_CONFIG_PRINT_DOC | UCS_CONFIG_PRINT_HIDDEN;
+    ucp_config_t *config = NULL;
+    size_t size;
+    FILE *f = open_memstream(&names.all, &size);
+
+    load_transports();
+    if (f != NULL) {
+        if (hws__ucx.ucs_config_parser_print_all_opts != NULL &&
+            hws__ucx.ucs_config_global_list != NULL)
+            hws__ucx.ucs_config_parser_print_all_opts(f, "UCX_", flags,
+                                                      hws__ucx.ucs_config_global_list);
+        fclose(f);
+    }
+    f = open_memstream(&names.ucp, &size);
+    if (f == NULL)
+        return;
+    if (hws__ucx.ucp_config_read(NULL, NULL, &config) == UCS_OK) {
+        hws__ucx.ucp_config_print(config, f, NULL, UCS_CONFIG_PRINT_CONFIG);
+        hws__ucx.ucp_config_release(config);
+    }
+    fclose(f);
+}
+
+/* Whether `text` has the word UCX_<key>: as an option's name or in an "inherits" comment. */
+static int has_name(const char *text, const char *key)
+{
+    char word[KEY_MAX + 8];
+    const size_t len = (size_t)snprintf(word, sizeof(word), "UCX_%s", key);
+
+    if (text == NULL || len >= sizeof(word) || key[0] == '\0')
+        return 0;
+    for (const char *at = text; (at = strstr(at, word)) != NULL; at += len) {
+        const char before = at == text ? '\n' : at[-1];
+        const char after = at[len];
+
+        if (before == '\n' && (after == '=' || after == ' '))
+            return 1; /* "UCX_TLS=all", "UCX_X (deprecated)" */
+        if ((before == ' ' || before == ',') && (after == ',' || after == '\n'))
+            return 1; /* "# inherits:  UCX_MM_BW, UCX_SM_BW" */
+    }
+    return 0;
+}
+
+/* ---- one pair on UCX 1.13 ---- */
+
+static int starts(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+struct rename_rule {
+    const char *prefix; /* of the key, cut off */
+    const char *name;   /* put in its place */
+};
+
+/* UCX 1.13 matches a key with the fields of each transport's table, without the table's prefix but
+ * with the one of the inner table a field comes from. A name that no field has is dropped without
+ * a word, so a key may be given by all its candidates. */
+static const struct rename_rule rename_rules[] = {
+    {"POSIX_", "MM_"},    {"SYSV_", "MM_"},     {"XPMEM_", "MM_"},    {"POSIX_", ""},
+    {"SYSV_", ""},        {"XPMEM_", ""},       {"TCP_", ""},         {"SELF_", ""},
+    {"CMA_", ""},         {"KNEM_", ""},        {"CUDA_COPY_", ""},   {"CUDA_IPC_", ""},
+    {"GDR_COPY_", ""},    {"RDMA_CM_", "CM_"},  {"RDMA_CM_", ""},     {"RC_VERBS_", ""},
+    {"RC_VERBS_", "RC_"}, {"RC_VERBS_", "IB_"}, {"RC_MLX5_", ""},     {"RC_MLX5_", "RC_"},
+    {"RC_MLX5_", "IB_"},  {"DC_MLX5_", ""},     {"DC_MLX5_", "DC_"},  {"DC_MLX5_", "RC_"},
+    {"DC_MLX5_", "IB_"},  {"UD_VERBS_", ""},    {"UD_VERBS_", "UD_"}, {"UD_VERBS_", "IB_"},
+    {"UD_MLX5_", ""},     {"UD_MLX5_", "UD_"},  {"UD_MLX5_", "IB_"},  {"SM_", "SM_"},
+};
+
+/* The mm tables inherit nearly everything; only these are a shared-memory transport's own. With
+ * the others the bare name would hit a field of TCP (RX_BUFS_GROW). */
+static int is_own_field(const char *prefix, const char *rest)
+{
+    static const char *const own[] = {"DIR", "USE_PROC_LINK"};
+
+    if (strcmp(prefix, "POSIX_") != 0 && strcmp(prefix, "SYSV_") != 0 &&
+        strcmp(prefix, "XPMEM_") != 0)
+        return 1;
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+        if (strcmp(rest, own[i]) == 0)
+            return 1;
+    return 0;
+}
+
+static ucs_status_t set_1_13(ucp_config_t *config, const char *key, const char *value)
+{
+    ucs_status_t status;
+    int renamed = 0;
+
+    pthread_once(&names.once, read_names);
+    if (has_name(names.ucp, key))
+        return hws__ucx.ucp_config_modify(config, key, value);
+    if (!has_name(names.all, key))
+        return UCS_ERR_NO_ELEM;
+    for (size_t i = 0; i < sizeof(rename_rules) / sizeof(rename_rules[0]); i++) {
+        const struct rename_rule *rule = &rename_rules[i];
+        char name[KEY_MAX];
+
+        if (!starts(key, rule->prefix))
+            continue;
+        const char *rest = key + strlen(rule->prefix);
+        renamed = 1;
+        snprintf(name, sizeof(name), "%s%s", rule->name, rest);
+        if ((rule->name[0] == '\0' && !is_own_field(rule->prefix, rest)) ||
+            has_name(names.ucp, name))
+            continue;
+        status = hws__ucx.ucp_config_modify(config, name, value);
+        if (status != UCS_OK)
+            return status;
+    }
+    return renamed ? UCS_OK : hws__ucx.ucp_config_modify(config, key, value);
+}
+
+/* ---- all versions ---- */
+
+static ucs_status_t set_pair(ucp_config_t *config, const char *key, const char *value)
+{
+    if (strlen(key) >= KEY_MAX - 8)
+        return UCS_ERR_NO_ELEM;
+    if (hws__ucx_at_least(1, 14))
+        return hws__ucx.ucp_config_modify(config, key, value);
+    return set_1_13(config, key, value);
+}
+
+int32_t hws__ucx_config_set(ucp_config_t *config, const char *key, const char *value)
+{
+    const ucs_status_t status = set_pair(config, bare(key), value);
+
+    if (status == UCS_OK)
+        return 0;
+    if (status == UCS_ERR_NO_MEMORY)
+        return hws__fail_ucx(status, 0, "configuration %s", key);
+    return hws__fail(HWS_E_CONFIG, 0, "UCX %d.%d: %s '%s' (value '%s')", hws__ucx.major,
+                     hws__ucx.minor,
+                     status == UCS_ERR_NO_ELEM ? "unknown configuration key"
+                                               : "unknown configuration key or bad value of",
+                     key, value);
+}
+
+static int is_set_by_user(const char *key, const char *const *pairs)
+{
+    char variable[KEY_MAX];
+
+    for (size_t i = 0; pairs != NULL && pairs[i] != NULL && pairs[i + 1] != NULL; i += 2)
+        if (strcmp(bare(pairs[i]), key) == 0)
+            return 1;
+    snprintf(variable, sizeof(variable), "UCX_%s", key);
+    return getenv(variable) != NULL;
+}
+
+/* A default that this version does not have costs its benefit, not the context. */
+static void set_default(ucp_config_t *config, const struct hws__kv *pair)
+{
+    const ucs_status_t status = set_pair(config, pair->key, pair->value);
+
+    if (status != UCS_OK)
+        hws__log(HWS_LOG_WARN, "UCX %d.%d does not take %s=%s: %s", hws__ucx.major, hws__ucx.minor,
+                 pair->key, pair->value, hws__ucx.ucs_status_string(status));
+}
+
+static int32_t set_user_pairs(ucp_config_t *config, int profile, const char *const *pairs)
+{
+    for (size_t i = 0; pairs != NULL && pairs[i] != NULL; i += 2) {
+        if (pairs[i + 1] == NULL)
+            return hws__fail(HWS_E_CONFIG, 0, "configuration key '%s' has no value", pairs[i]);
+        /* What keeps a refused shared-memory peer off the main worker is not negotiable. */
+        if (profile == HWS__PROFILE_TCP && strcmp(bare(pairs[i]), "TLS") == 0)
+            continue;
+        const int32_t rc = hws__ucx_config_set(config, pairs[i], pairs[i + 1]);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+int32_t hws__ucx_config(int profile, const char *const *pairs, ucp_config_t **out)
+{
+    struct hws__kv ours[HWS__PROFILE_PAIRS_MAX];
+    const size_t n = hws__ucx_config_defaults(profile, ours, HWS__PROFILE_PAIRS_MAX);
+    ucp_config_t *config;
+    const ucs_status_t status = hws__ucx.ucp_config_read(NULL, NULL, &config);
+
+    if (status != UCS_OK)
+        return hws__fail_ucx(status, 0, "cannot read UCX's configuration");
+    for (size_t i = 0; i < n; i++) {
+        const int forced = profile == HWS__PROFILE_TCP && strcmp(ours[i].key, "TLS") == 0;
+
+        if (forced || !is_set_by_user(ours[i].key, pairs))
+            set_default(config, &ours[i]);
+    }
+    const int32_t rc = set_user_pairs(config, profile, pairs);
+    if (rc != 0) {
+        hws__ucx.ucp_config_release(config);
+        return rc;
+    }
+    *out = config;
+    return 0;
+}

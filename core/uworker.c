@@ -1,0 +1,280 @@
+#include "uworker.h"
+#include "am.h"
+#include "endpoint.h"
+#include "error.h"
+#include "hello.h"
+#include "progress.h"
+#include "raw.h"
+#include "ucx_loader.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+struct hws__uworker *hws__uworker_create(struct hws__context *c, int role)
+{
+    ucp_worker_params_t p = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE |
+                                           UCP_WORKER_PARAM_FIELD_CLIENT_ID,
+                             .thread_mode = UCS_THREAD_MODE_SERIALIZED,
+                             .client_id = hws__client_id(role == HWS__TCP)};
+    ucp_worker_attr_t a = {.field_mask = UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER |
+                                         UCP_WORKER_ATTR_FIELD_THREAD_MODE};
+    ucp_context_h context = role == HWS__TCP ? hws__context_tcp(c) : c->ucx;
+    struct hws__uworker *u;
+    ucs_status_t s;
+
+    if (context == NULL || (u = calloc(1, sizeof *u)) == NULL) {
+        hws__fail(HWS_E_NO_MEMORY, 0, "UCX worker");
+        return NULL;
+    }
+    if ((s = hws__ucx.ucp_worker_create(context, &p, &u->ucx)) != UCS_OK) {
+        hws__fail_ucx(s, 0, "ucp_worker_create: %s", hws__ucx.ucs_status_string(s));
+        free(u);
+        return NULL;
+    }
+    u->context = c;
+    u->role = role;
+    hws__list_init(&u->link);
+    hws__list_init(&u->hot_link);
+    hws__list_init(&u->held);
+    hws__list_init(&u->fetching);
+    if ((s = hws__ucx.ucp_worker_query(u->ucx, &a)) != UCS_OK ||
+        a.thread_mode < UCS_THREAD_MODE_SERIALIZED ||
+        (s = hws__ucx.ucp_worker_get_efd(u->ucx, &u->efd)) != UCS_OK) {
+        hws__fail_ucx(s != UCS_OK ? s : UCS_ERR_UNSUPPORTED, 0, "UCX worker: no event descriptor");
+        hws__uworker_destroy(u);
+        return NULL;
+    }
+    u->max_header = a.max_am_header;
+    return u;
+}
+
+/* Everything but the record itself. */
+static void close_ucx(struct hws__uworker *u)
+{
+    hws__ucx.ucp_worker_destroy(u->ucx);
+    hws__raw_free(u);
+    free(u->eps);
+}
+
+void hws__uworker_destroy(struct hws__uworker *u)
+{
+    close_ucx(u);
+    free(u);
+}
+
+static ucs_status_t set_handler(struct hws__uworker *u, unsigned id, ucp_am_recv_callback_t cb)
+{
+    ucp_am_handler_param_t p = {.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
+                                              UCP_AM_HANDLER_PARAM_FIELD_CB |
+                                              UCP_AM_HANDLER_PARAM_FIELD_ARG,
+                                .id = id,
+                                .cb = cb,
+                                .arg = u};
+
+    return hws__ucx.ucp_worker_set_am_recv_handler(u->ucx, &p);
+}
+
+int32_t hws__uworker_adopt(struct hws__worker *w, struct hws__uworker *u)
+{
+    struct epoll_event e = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = u};
+
+    u->worker = w;
+    if (epoll_ctl(w->epfd, EPOLL_CTL_ADD, u->efd, &e) != 0) {
+        return hws__fail_errno(errno, 0, "epoll_ctl: %s", strerror(errno));
+    }
+    hws__list_append(&w->uworkers, &u->link);
+    if (!u->raw) {
+        set_handler(u, HWS__AM_CONTROL, hws__control_cb);
+        set_handler(u, HWS__AM_TAG, hws__tag_cb);
+        set_handler(u, HWS__AM_USER, hws__am_cb);
+    } else {
+        hws__raw_handlers(u);
+    }
+    hws__uworker_heat(u);
+    return HWS_OK;
+}
+
+struct destroy_job {
+    struct hws__job job;
+    struct hws__worker *worker;
+    struct hws__uworker *u;
+};
+
+/* The UCX worker is gone: what it still held comes back now. */
+static void destroyed(struct hws__worker *w, void *arg)
+{
+    struct hws__uworker *u = arg;
+
+    atomic_fetch_sub(&w->jobs, 1);
+    hws__op_orphans(w, u);
+    hws__am_orphans(u);
+    if (u->role == HWS__ISOLATED) {
+        hws__isolated_unreserve(u->context);
+    }
+    free(u);
+}
+
+static void run_destroy(struct hws__job *job)
+{
+    struct destroy_job *j = hws__container(job, struct destroy_job, job);
+
+    close_ucx(j->u);
+    while (!hws__command(j->worker, destroyed, j->u)) {
+        sched_yield();
+    }
+    free(j);
+}
+
+void hws__uworker_retire(struct hws__uworker *u)
+{
+    struct hws__worker *w = u->worker;
+    struct destroy_job *j;
+    struct hws__list *n;
+
+    while ((n = hws__list_pop(&u->held)) != NULL) {
+        hws__message_orphan(hws__container(n, struct hws__message, held));
+    }
+    epoll_ctl(w->epfd, EPOLL_CTL_DEL, u->efd, NULL);
+    hws__list_remove(&u->link);
+    hws__list_remove(&u->hot_link);
+    atomic_store(&u->destroying, true);
+    atomic_fetch_add(&w->jobs, 1);
+    if ((j = malloc(sizeof *j)) != NULL) {
+        *j = (struct destroy_job){.job.run = run_destroy, .worker = w, .u = u};
+        if (hws__background_add(&w->context->background, &j->job)) {
+            return;
+        }
+        free(j);
+    }
+    /* No thread or no memory: pay for it here. */
+    close_ucx(u);
+    destroyed(w, u);
+}
+
+void hws__uworker_drop(struct hws__uworker *u)
+{
+    hws__list_remove(&u->link);
+    hws__list_remove(&u->hot_link);
+    hws__uworker_destroy(u);
+}
+
+bool hws__uworker_stale(struct hws__worker *w, const struct hws__uworker *u)
+{
+    for (struct hws__list *n = w->uworkers.next; n != &w->uworkers; n = n->next) {
+        if (n == &u->link) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void hws__uworker_heat(struct hws__uworker *u)
+{
+    u->idle = 0;
+    hws__uworker_heat_again(u);
+}
+
+void hws__uworker_heat_again(struct hws__uworker *u)
+{
+    if (!u->hot) {
+        u->hot = true;
+        hws__list_append(&u->worker->hot, &u->hot_link);
+    }
+}
+
+int32_t hws__uworker_cool(struct hws__uworker *u)
+{
+    struct epoll_event e = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = u};
+
+    if (hws__ucx.ucp_worker_arm(u->ucx) != UCS_OK ||
+        epoll_ctl(u->worker->epfd, EPOLL_CTL_MOD, u->efd, &e) != 0) {
+        return HWS_E_BUSY;
+    }
+    u->hot = false;
+    hws__list_remove(&u->hot_link);
+    return HWS_OK;
+}
+
+static uint32_t ep_hash(ucp_ep_h ep, uint32_t slots)
+{
+    return (uint32_t)(((uintptr_t)ep >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (slots - 1);
+}
+
+static void ep_insert(struct hws__endpoint **eps, uint32_t slots, struct hws__endpoint *ep)
+{
+    uint32_t i = ep_hash(ep->ucx, slots);
+
+    while (eps[i] != NULL) {
+        i = (i + 1) & (slots - 1);
+    }
+    eps[i] = ep;
+}
+
+bool hws__uworker_ep_add(struct hws__uworker *u, struct hws__endpoint *ep)
+{
+    if (u->role == HWS__ISOLATED) {
+        u->only = ep;
+        return true;
+    }
+    if (2 * (u->ep_count + 1) > u->ep_slots) {
+        uint32_t slots = u->ep_slots == 0 ? 64 : 2 * u->ep_slots;
+        struct hws__endpoint **eps = calloc(slots, sizeof(struct hws__endpoint *));
+
+        if (eps == NULL) {
+            return false;
+        }
+        for (uint32_t i = 0; i < u->ep_slots; i++) {
+            if (u->eps[i] != NULL) {
+                ep_insert(eps, slots, u->eps[i]);
+            }
+        }
+        free(u->eps);
+        u->eps = eps;
+        u->ep_slots = slots;
+    }
+    ep_insert(u->eps, u->ep_slots, ep);
+    u->ep_count++;
+    return true;
+}
+
+void hws__uworker_ep_remove(struct hws__uworker *u, struct hws__endpoint *ep)
+{
+    uint32_t i;
+
+    if (u->role == HWS__ISOLATED) {
+        u->only = NULL;
+        return;
+    }
+    if (u->ep_slots == 0) {
+        return;
+    }
+    for (i = ep_hash(ep->ucx, u->ep_slots); u->eps[i] != ep; i = (i + 1) & (u->ep_slots - 1)) {
+        if (u->eps[i] == NULL) {
+            return;
+        }
+    }
+    u->eps[i] = NULL;
+    u->ep_count--;
+    /* Those behind the hole may have been pushed there by this one. */
+    for (i = (i + 1) & (u->ep_slots - 1); u->eps[i] != NULL; i = (i + 1) & (u->ep_slots - 1)) {
+        struct hws__endpoint *moved = u->eps[i];
+
+        u->eps[i] = NULL;
+        ep_insert(u->eps, u->ep_slots, moved);
+    }
+}
+
+struct hws__endpoint *hws__uworker_ep_lookup(struct hws__uworker *u, ucp_ep_h ucx)
+{
+    if (u->ep_slots == 0) {
+        return NULL;
+    }
+    for (uint32_t i = ep_hash(ucx, u->ep_slots); u->eps[i] != NULL;
+         i = (i + 1) & (u->ep_slots - 1)) {
+        if (u->eps[i]->ucx == ucx) {
+            return u->eps[i];
+        }
+    }
+    return NULL;
+}

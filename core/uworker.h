@@ -1,0 +1,79 @@
+/*
+ * UCX workers. A worker of Hawser has a main one (listeners, peers on other machines), one for TCP
+ * only (fall-backs), and an isolated one for each connection whose peer may use shared memory: a
+ * peer that dies in the middle of writing can only wedge the UCX worker that dies with it.
+ *
+ * Hot ones are swept by whoever makes progress; one that had nothing to do for a while is armed and
+ * becomes cold: the epoll set of the worker watches it.
+ */
+#ifndef HWS_CORE_UWORKER_H
+#define HWS_CORE_UWORKER_H
+
+#include "list.h"
+#include <hawser.h>
+#include <stdbool.h>
+#include <ucp/api/ucp.h>
+
+struct hws__context;
+struct hws__worker;
+struct hws__endpoint;
+struct raw_id;
+
+#define HWS__MAIN 0
+#define HWS__TCP 1
+#define HWS__ISOLATED 2
+
+struct hws__uworker {
+    ucp_worker_h ucx;
+    struct hws__context *context;
+    struct hws__worker *worker;
+    int role;
+    int efd;
+    bool hot;
+    bool raw;                /* the peer is a plain UCX program */
+    _Atomic bool destroying; /* on the background thread */
+    uint32_t pending;        /* requests of operations that it holds */
+    uint64_t dead_since;
+    bool dead;             /* leaves at the end of the sweep */
+    uint32_t idle;         /* sweeps without work */
+    struct hws__list link; /* of the worker */
+    struct hws__list hot_link;
+    struct hws__list held;      /* messages that hold descriptors of it */
+    struct hws__list fetching;  /* messages whose data it fetches */
+    struct hws__endpoint *only; /* isolated: its endpoint, or null while it is a spare */
+    struct hws__endpoint **eps; /* shared: open addressing by ucp_ep_h */
+    uint32_t ep_slots, ep_count;
+    uint64_t max_header;
+    struct raw_id *raw_ids; /* raw.c */
+};
+
+/** Make one; any thread. Null with the last error set. */
+struct hws__uworker *hws__uworker_create(struct hws__context *c, int role);
+/** Destroy one that belongs to no worker any more; any thread. */
+void hws__uworker_destroy(struct hws__uworker *u);
+/** Take one out of a worker that never was, and destroy it here. */
+void hws__uworker_drop(struct hws__uworker *u);
+/** Put one under a worker: handlers, epoll set, hot. Owner only. */
+int32_t hws__uworker_adopt(struct hws__worker *w, struct hws__uworker *u);
+/** Take it out of the worker and destroy it in the background. Owner only, not inside a sweep. */
+void hws__uworker_retire(struct hws__uworker *u);
+
+/** Whether a pointer from an epoll event is not one of the worker's any more. */
+bool hws__uworker_stale(struct hws__worker *w, const struct hws__uworker *u);
+void hws__uworker_heat(struct hws__uworker *u);
+/** Keep it hot without resetting its idleness. */
+void hws__uworker_heat_again(struct hws__uworker *u);
+/** Arm; 0 and cold, or HWS_E_BUSY and still hot. */
+int32_t hws__uworker_cool(struct hws__uworker *u);
+
+/** The endpoints of a shared UCX worker, by their UCX handle. */
+bool hws__uworker_ep_add(struct hws__uworker *u, struct hws__endpoint *ep);
+void hws__uworker_ep_remove(struct hws__uworker *u, struct hws__endpoint *ep);
+struct hws__endpoint *hws__uworker_ep_lookup(struct hws__uworker *u, ucp_ep_h ucx);
+
+static inline struct hws__endpoint *hws__uworker_ep(struct hws__uworker *u, ucp_ep_h reply)
+{
+    return u->only != NULL ? u->only : reply != NULL ? hws__uworker_ep_lookup(u, reply) : NULL;
+}
+
+#endif

@@ -1,0 +1,405 @@
+#include "worker.h"
+#include "endpoint.h"
+#include "error.h"
+#include "guard.h"
+#include "listener.h"
+#include "options.h"
+#include "progress.h"
+#include "ucx_loader.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+struct hws__worker *hws__worker_find(hws_id id, int32_t *error)
+{
+    struct hws__worker *w = NULL;
+
+    if (hws__id_kind(id) == HWS_KIND_WORKER) {
+        w = hws__obj_find(&hws__objects, id);
+    }
+    if (w == NULL) {
+        *error = hws__id_error(&hws__objects, id, HWS_KIND_WORKER);
+    }
+    return w;
+}
+
+static void init_lists(struct hws__worker *w)
+{
+    struct hws__list *lists[] = {&w->hot,
+                                 &w->ready_ops,
+                                 &w->ready,
+                                 &w->free_notices,
+                                 &w->ops,
+                                 &w->free_messages[0],
+                                 &w->free_messages[1],
+                                 &w->am_pending,
+                                 &w->kept,
+                                 &w->flushing,
+                                 &w->uworkers,
+                                 &w->spares,
+                                 &w->endpoints,
+                                 &w->listeners,
+                                 &w->waiting,
+                                 &w->attention};
+
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        hws__list_init(lists[i]);
+    }
+    hws__scope_init(&w->scope);
+    w->epfd = w->wakefd = -1;
+    w->next_deadline = UINT64_MAX;
+}
+
+static int32_t init_fds(struct hws__worker *w)
+{
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = NULL};
+
+    w->epfd = epoll_create1(EPOLL_CLOEXEC);
+    w->wakefd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (w->epfd < 0 || w->wakefd < 0 || epoll_ctl(w->epfd, EPOLL_CTL_ADD, w->wakefd, &e) != 0) {
+        return hws__fail_errno(errno, 0, "epoll: %s", strerror(errno));
+    }
+    return HWS_OK;
+}
+
+static int32_t copy_options(struct hws__worker *w, const hws_worker_opts *o)
+{
+    if (o->mode > HWS_PROGRESS_THREAD_POLLING) {
+        return hws__fail(HWS_E_INVALID, 0, "mode %u", o->mode);
+    }
+    w->mode = o->mode;
+    w->spin_ns = o->spin_ns != 0 ? o->spin_ns : HWS__SPIN_NS;
+    w->spares_wanted = o->spares == UINT32_MAX ? 0 : o->spares != 0 ? o->spares : 1;
+    w->thread_start = o->thread_start;
+    w->thread_start_arg = o->thread_start_arg;
+    snprintf(w->name, sizeof w->name, "%s", o->name != NULL ? o->name : "hawser");
+    if (o->cpu_mask != NULL && o->cpu_words != 0) {
+        if ((w->cpu_mask = malloc(o->cpu_words * sizeof *w->cpu_mask)) == NULL) {
+            return hws__fail(HWS_E_NO_MEMORY, 0, "CPU mask");
+        }
+        memcpy(w->cpu_mask, o->cpu_mask, o->cpu_words * sizeof *w->cpu_mask);
+        w->cpu_words = o->cpu_words;
+    }
+    return hws__sink_set(&w->sink, &o->sink);
+}
+
+/* What init and copying made, when opening fails or closing ends. */
+static void free_parts(struct hws__worker *w)
+{
+    struct hws__list *n;
+
+    while ((n = hws__list_pop(&w->free_notices)) != NULL) {
+        free(hws__container(n, struct hws__notice, link));
+    }
+    for (int k = 0; k < 2; k++) {
+        while ((n = hws__list_pop(&w->free_messages[k])) != NULL) {
+            hws__obj_free(&hws__objects, &hws__container(n, struct hws__message, held)->obj);
+        }
+    }
+    for (uint32_t i = 0; i <= HWS_AM_ID_MAX; i++) {
+        free(w->handlers[i]);
+        w->handlers[i] = NULL;
+    }
+    hws__op_drain(w);
+    free(w->heap);
+    free(w->cpu_mask);
+    w->heap = NULL;
+    w->cpu_mask = NULL;
+    if (w->epfd >= 0) {
+        close(w->epfd);
+    }
+    if (w->wakefd >= 0) {
+        close(w->wakefd);
+    }
+    w->epfd = w->wakefd = -1;
+}
+
+static int32_t open_main(struct hws__worker *w)
+{
+    int32_t r;
+
+    w->main = hws__uworker_create(w->context, HWS__MAIN);
+    if (w->main == NULL) {
+        hws_error e = {.struct_size = sizeof e};
+        hws_last_error(&e);
+        return e.code;
+    }
+    w->max_header = w->main->max_header;
+    if ((r = hws__uworker_adopt(w, w->main)) < 0) {
+        hws__uworker_destroy(w->main);
+    }
+    return r;
+}
+
+int32_t hws_worker_open(hws_id context, const hws_worker_opts *opts, hws_id *out)
+{
+    struct hws__context *c;
+    struct hws__worker *w;
+    hws_worker_opts o;
+    hws_id id;
+    int32_t r = HWS_OK;
+
+    HWS__ENTER();
+    if (out == NULL) {
+        return hws__fail(HWS_E_INVALID, context, "out is null");
+    }
+    if ((c = hws__context_find(context, &r)) == NULL ||
+        (r = hws__options(&o, sizeof o, opts, "worker")) < 0) {
+        return r;
+    }
+    w = (struct hws__worker *)(void *)hws__obj_alloc(&hws__objects, HWS_KIND_WORKER, sizeof *w);
+    if (w == NULL) {
+        return hws__fail(HWS_E_NO_MEMORY, context, "worker");
+    }
+    w->context = c;
+    init_lists(w);
+    while (!hws__own_try(w)) {
+        sched_yield(); /* the last owner of this memory is on its way out */
+    }
+    if ((r = init_fds(w)) < 0 || (r = copy_options(w, &o)) < 0 || (r = open_main(w)) < 0) {
+        free_parts(w);
+        hws__obj_free(&hws__objects, &w->obj);
+        hws__own_release(w);
+        return r;
+    }
+    id = hws__obj_publish(&hws__objects, &w->obj);
+    if (!hws__context_worker_add(c, id)) {
+        hws__uworker_drop(w->main);
+        free_parts(w);
+        hws__obj_free(&hws__objects, &w->obj);
+        hws__own_release(w);
+        return hws__fail(HWS_E_CLOSING, context, "the context is closing, or has too many workers");
+    }
+    *out = id;
+    hws__sink_feed(&w->sink, id);
+    hws__own_release(w);
+    return w->mode >= HWS_PROGRESS_THREAD ? hws__thread_start(w) : HWS_OK;
+}
+
+static void close_command(struct hws__worker *w, void *arg)
+{
+    (void)arg;
+    if (w->closing) {
+        return;
+    }
+    w->closing = true;
+    w->tick = HWS__TICK;
+    for (struct hws__list *n = w->listeners.next, *next; n != &w->listeners; n = next) {
+        next = n->next;
+        hws__listener_close(hws__container(n, struct hws__listener, link));
+    }
+    for (struct hws__list *n = w->endpoints.next, *next; n != &w->endpoints; n = next) {
+        next = n->next;
+        hws__endpoint_close(hws__container(n, struct hws__endpoint, link));
+    }
+}
+
+void hws__worker_asked(struct hws__worker *w)
+{
+    atomic_store(&w->asked, false);
+    if (atomic_exchange(&w->obj.asked, 0) & HWS__ASKED_CLOSE) {
+        close_command(w, NULL);
+    }
+    hws__endpoints_asked(w);
+}
+
+int32_t hws__worker_close(hws_id id)
+{
+    struct hws__worker *w;
+    int32_t r = HWS_OK;
+    bool nested = false;
+
+    if ((w = hws__worker_find(id, &r)) == NULL) {
+        return r;
+    }
+    if (!hws__own_try(w) && !(nested = hws__owned(w))) {
+        hws__ask(w, &w->obj, HWS__ASKED_CLOSE);
+        return HWS_OK;
+    }
+    close_command(w, NULL);
+    hws__disown(w, nested);
+    if (!nested) {
+        hws__wake(w);
+    }
+    return HWS_OK;
+}
+
+/* Operations of the worker itself end with it. */
+static void end_ops(struct hws__worker *w)
+{
+    for (struct hws__list *n = w->ops.next, *next; n != &w->ops; n = next) {
+        struct hws__op *op = hws__container(n, struct hws__op, link);
+
+        next = n->next;
+        if (op->stage == HWS__STAGE_MATCHING || op->stage == HWS__STAGE_OWN) {
+            hws__op_finish(op, HWS_E_CANCELED);
+        }
+    }
+}
+
+/* Messages that nobody received, and buffers that nobody closed: they end with their worker. */
+static void drop_messages(struct hws__worker *w)
+{
+    while (!hws__list_empty(&w->kept)) {
+        hws__message_release(hws__container(w->kept.next, struct hws__message, kept));
+    }
+    while (!hws__list_empty(&w->scope.arrived)) {
+        hws__message_release(
+            hws__container(w->scope.arrived.next, struct hws__message, order_worker));
+    }
+}
+
+bool hws__worker_step(struct hws__worker *w)
+{
+    hws_event e = {.kind = HWS_EVENT_CLOSED};
+    struct hws__context *c = w->context;
+    struct hws__list *n;
+    hws_id id = w->obj.id;
+
+    if (id == 0) {
+        return true;
+    }
+    end_ops(w);
+    if (atomic_load(&w->jobs) != 0) {
+        hws__background_hurry(&c->background);
+    }
+    if (!hws__list_empty(&w->endpoints) || !hws__list_empty(&w->listeners) ||
+        !hws__list_empty(&w->ops) || atomic_load(&w->jobs) != 0 || w->delivering != 0 ||
+        !hws__list_empty(&w->ready_ops) || !hws__list_empty(&w->ready) ||
+        atomic_load(&w->submissions) != NULL || hws__in_callback()) {
+        w->tick = HWS__TICK;
+        return false;
+    }
+    drop_messages(w);
+    while ((n = hws__list_pop(&w->spares)) != NULL) {
+        struct hws__uworker *u = hws__container(n, struct hws__uworker, link);
+
+        hws__uworker_destroy(u);
+        hws__isolated_unreserve(c);
+    }
+    if (!hws__list_empty(&w->uworkers)) {
+        w->main = w->tcp = NULL;
+        while (!hws__list_empty(&w->uworkers)) {
+            hws__uworker_retire(hws__container(w->uworkers.next, struct hws__uworker, link));
+        }
+        return false; /* they come back as commands once they are destroyed */
+    }
+    e.source = id;
+    hws__emit(w, &w->sink, &e, NULL);
+    hws__deliver(w);
+    hws__obj_hide(&w->obj);
+    if (w->thread_running) {
+        return true; /* the thread ends, see hws__worker_ended() */
+    }
+    hws__worker_ended(w, id);
+    return true;
+}
+
+void hws__worker_ended(struct hws__worker *w, hws_id id)
+{
+    struct hws__context *c = w->context;
+
+    /* ORDER: the id is gone; a submitter enqueues, then looks at the id: one of both sees it. */
+    atomic_thread_fence(memory_order_seq_cst);
+    hws__submissions_run(w);
+    hws__deliver(w);
+    free_parts(w);
+    hws__obj_free(&hws__objects, &w->obj);
+    hws__context_worker_gone(c, id);
+}
+
+int32_t hws_worker_progress(hws_id id)
+{
+    struct hws__worker *w;
+    int32_t r = HWS_OK;
+
+    HWS__ENTER();
+    if ((w = hws__worker_find(id, &r)) == NULL) {
+        return r;
+    }
+    if (hws__in_callback()) {
+        return hws__fail(HWS_E_DEADLOCK, id, "progress inside a callback");
+    }
+    if (!hws__own_try(w)) {
+        return hws__fail(HWS_E_BUSY, id, "another thread makes progress");
+    }
+    if (atomic_load_explicit(&w->obj.id, memory_order_relaxed) != id) {
+        hws__own_release(w);
+        return hws__id_error(&hws__objects, id, HWS_KIND_WORKER);
+    }
+    if (atomic_load_explicit(&w->armed, memory_order_relaxed)) {
+        atomic_store(&w->armed, false);
+        hws__wakefd_drain(w);
+        w->tick = HWS__TICK;
+    }
+    r = hws__sweep(w);
+    /* The caller's pace is not known: the cold UCX workers are looked at by the clock. */
+    if (r == 0 && (w->tick += 32) >= HWS__TICK) {
+        r += hws__slow(w);
+    }
+    hws__hand_over(w);
+    hws__own_release(w);
+    return r;
+}
+
+int32_t hws_worker_fd(hws_id id, int32_t *fd)
+{
+    struct hws__worker *w;
+    int32_t r = HWS_OK;
+
+    HWS__ENTER();
+    if ((w = hws__worker_find(id, &r)) == NULL) {
+        return r;
+    }
+    if (fd == NULL) {
+        return hws__fail(HWS_E_INVALID, id, "fd is null");
+    }
+    if (w->mode == HWS_PROGRESS_THREAD_POLLING) {
+        return hws__fail(HWS_E_MODE, id, "a polling worker has no descriptor");
+    }
+    *fd = w->epfd;
+    return HWS_OK;
+}
+
+int32_t hws_worker_arm(hws_id id)
+{
+    struct hws__worker *w;
+    int32_t r = HWS_OK;
+
+    HWS__ENTER();
+    if ((w = hws__worker_find(id, &r)) == NULL) {
+        return r;
+    }
+    if (hws__in_callback()) {
+        return hws__fail(HWS_E_DEADLOCK, id, "arm inside a callback");
+    }
+    if (w->mode == HWS_PROGRESS_THREAD_POLLING) {
+        return hws__fail(HWS_E_MODE, id, "a polling worker is never armed");
+    }
+    if (!hws__own_try(w)) {
+        return hws__fail(HWS_E_BUSY, id, "another thread makes progress");
+    }
+    r = hws__arm(w);
+    hws__own_release(w);
+    return r == HWS_OK ? r : hws__fail(r, id, "there is work");
+}
+
+int32_t hws_worker_signal(hws_id id)
+{
+    struct hws__worker *w;
+    int32_t r = HWS_OK;
+
+    HWS__ENTER();
+    if ((w = hws__worker_find(id, &r)) == NULL) {
+        return r;
+    }
+    atomic_fetch_add(&w->pokes, 1);
+    atomic_fetch_add(&w->baton, 1);
+    hws__futex_wake(&w->baton, INT32_MAX);
+    hws__wake(w);
+    return HWS_OK;
+}

@@ -1,0 +1,134 @@
+/*
+ * Workers: progress domains. See progress.h for who may touch what.
+ */
+#ifndef HWS_CORE_WORKER_H
+#define HWS_CORE_WORKER_H
+
+#include "context.h"
+#include "match.h"
+#include "message.h"
+#include "op.h"
+#include "sink.h"
+#include "uworker.h"
+
+#define HWS__SPIN_NS 50000u
+
+/** The handler of an active-message id. */
+struct hws__am_handler {
+    struct hws__sink sink;
+    uint32_t flags;
+    uint32_t memory_kind;
+    hws_alloc_fn alloc;
+    hws_free_fn free;
+    void *alloc_arg;
+};
+
+/** An event on its way to a callback. */
+struct hws__notice {
+    struct hws__list link; /* in hws__worker.ready */
+    hws_event event;
+    hws_event_fn callback;
+    void *callback_arg;
+    struct hws__message *message;
+};
+
+/** Statistics of a worker. Written by the owner only, read by anybody. */
+struct hws__counters {
+    _Atomic uint64_t endpoints, isolated, isolated_total, fallbacks, redials, lane_violations;
+    _Atomic uint64_t ops_inline, ops_posted, ops_submitted, ops_ended, events, wakeups;
+    _Atomic uint64_t safety_wakeups, signals, unexpected, unexpected_bytes, queue_overflows,
+        am_dropped, failures;
+};
+
+/** Count. ORDER: relaxed; a single writer needs no atomic addition. */
+#define HWS__COUNT(w, name, n)                                                           \
+    atomic_store_explicit(&(w)->count.name,                                              \
+                          atomic_load_explicit(&(w)->count.name, memory_order_relaxed) + \
+                              (uint64_t)(n),                                             \
+                          memory_order_relaxed)
+
+struct hws__worker {
+    struct hws__obj obj;
+
+    /* What other threads look at; ownership itself is in `obj`. */
+    _Atomic uint32_t waiters;  /* threads inside a wait */
+    _Atomic uint32_t sleepers; /* threads in epoll_wait: a change must signal them */
+    _Atomic uint32_t signalled;
+    _Atomic uint32_t activity; /* grows while somebody makes progress */
+    _Atomic(struct hws__op *) submissions;
+    _Atomic(struct hws__op *) returned; /* operations given back by other threads */
+
+    _Alignas(64) struct hws__list hot;
+    uint32_t tick;   /* sweeps until the slow checks */
+    bool submitting; /* submissions are being run */
+    bool todo;       /* something waits for the end of the sweep */
+    uint32_t delivering;
+    bool sweeping;
+    struct hws__op *free_ops;
+    struct hws__list ready_ops; /* operations whose callback is due */
+    struct hws__list ready;     /* notices whose callback is due */
+    struct hws__list free_notices;
+    struct hws__list ops; /* operations without an endpoint */
+    struct hws__list free_messages[2];
+    struct hws__list am_pending; /* messages that need memory or fetching, by order_worker */
+    struct hws__list kept;       /* messages and buffers that the user holds */
+    struct hws__scope scope;
+    uint64_t sequence;
+    uint32_t flushes; /* flushes that UCX has done and that wait for earlier sends */
+    struct hws__list flushing;
+    uint32_t raw_count;   /* raw endpoints */
+    uint32_t dead_count;  /* isolated UCX workers whose connection is over */
+    uint32_t pending_ucx; /* operations that UCX holds */
+
+    struct hws__op **heap;
+    uint32_t heap_size, heap_room;
+    uint64_t next_deadline;
+
+    struct hws__context *context;
+    struct hws__uworker *main, *tcp; /* null once the worker is closed */
+    uint64_t max_header;
+    bool tcp_coming;
+    struct hws__list uworkers;
+    struct hws__list spares;
+    uint32_t spares_coming, spares_wanted;
+    struct hws__list endpoints;
+    struct hws__list listeners;
+    struct hws__list waiting;   /* endpoints that wait for an isolated or a TCP worker */
+    struct hws__list attention; /* endpoints with something to do after the sweep */
+    struct hws__am_handler *handlers[HWS_AM_ID_MAX + 1];
+    struct hws__sink sink;
+    int epfd, wakefd;
+    uint32_t mode;
+    uint64_t spin_ns;
+    char name[64];
+    bool closing;
+    _Atomic bool asked;     /* see hws__obj.asked */
+    _Atomic uint32_t pokes; /* calls of hws_worker_signal() */
+    _Atomic bool armed;     /* the host polls epfd */
+    _Atomic uint32_t baton; /* futex: waiters that are not the owner sleep on it */
+    _Atomic uint32_t jobs;  /* background jobs that will come back */
+
+    pthread_t thread;
+    bool thread_running;
+    _Atomic uint32_t thread_stop;
+    _Atomic uint32_t thread_parked; /* futex: the progress thread leaves the work to others */
+    void (*thread_start)(void *);
+    void *thread_start_arg;
+    uint64_t *cpu_mask;
+    uint32_t cpu_words;
+
+    struct hws__counters count;
+};
+
+struct hws__worker *hws__worker_find(hws_id id, int32_t *error);
+int32_t hws__worker_close(hws_id id);
+/** Do what other threads asked for by hws__ask(). Owner only. */
+void hws__worker_asked(struct hws__worker *w);
+/** Go on with closing. Owner only; true once the worker is gone. */
+bool hws__worker_step(struct hws__worker *w);
+/** Free what a closed worker leaves, under ownership: the last step. */
+void hws__worker_ended(struct hws__worker *w, hws_id id);
+/** The progress thread (thread.c). */
+int32_t hws__thread_start(struct hws__worker *w);
+
+#endif

@@ -1,0 +1,1000 @@
+/*
+ * Hawser: fast, safe messaging between processes over UCX, behind one flat C ABI.
+ *
+ * This header is the manual. It reads from simple to advanced:
+ *
+ *   1. Version            6. Worker and progress     11. Streams
+ *   2. Types              7. Listener                12. Active messages
+ *   3. Errors             8. Endpoint                13. Buffers
+ *   4. Library and log    9. Operations and queues   14. Information and statistics
+ *   5. Context           10. Tagged messages
+ *
+ * SHAPE. A context holds one UCX instance and its configuration. A worker is a progress domain. A
+ * listener or an endpoint lives on a worker. Everything is named by an id and closed by
+ * hws_close(). An operation that is posted ends in exactly one final event.
+ *
+ * DIALECT. Fixed-width types only; no inline functions, enums, bit-fields, varargs or structures by
+ * value; every option structure starts with `struct_size` and is all zero by default.
+ *
+ * RESULTS. Functions return int32_t: 0 or positive is success, negative a code HWS_E_*. After a
+ * negative result hws_last_error() gives the details, on the thread that made the call.
+ *
+ * TAGS. `@thread any`: callable from every thread at any time, also inside a callback.
+ * `@thread outside`: not inside a callback (HWS_E_DEADLOCK). `@blocks no`: returns at once.
+ * `@owns`: who owns the memory that is passed. `@ucx`: the UCX call that it stands on.
+ *
+ * FORK. A forked child gets HWS_E_FORKED from every call; nothing of the parent is touched.
+ */
+#ifndef HAWSER_H
+#define HAWSER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+#if defined(HWS_BUILD)
+#define HWS_API __attribute__((visibility("default")))
+#else
+#define HWS_API
+#endif
+
+/* ------------------------------------------------------------------------------------------------
+ * 1. Version
+ */
+
+#define HWS_VERSION_MAJOR 0
+#define HWS_VERSION_MINOR 1
+#define HWS_VERSION_PATCH 0
+#define HWS_ABI_VERSION 1
+
+/**
+ * The version of the running library.
+ * @return major << 16 | minor << 8 | patch
+ * @thread any  @blocks no  @owns nothing  @since 0.1
+ */
+HWS_API uint32_t hws_version(void);
+
+/**
+ * The version of the ABI; it grows when functions or structure tails are added.
+ * @return HWS_ABI_VERSION of the running library
+ * @thread any  @blocks no  @owns nothing  @since 0.1
+ */
+HWS_API uint32_t hws_abi_version(void);
+
+/* ------------------------------------------------------------------------------------------------
+ * 2. Types
+ */
+
+/**
+ * The name of an object or an operation: below 2^53, 0 is none. 4 bits of kind, then for objects 21
+ * bits of generation and 28 of slot, for operations 29 and 20. Ids are never reused while their
+ * generation lasts: a stale id gives HWS_E_STALE, never another object.
+ */
+typedef uint64_t hws_id;
+
+#define HWS_KIND_CONTEXT 1
+#define HWS_KIND_WORKER 2
+#define HWS_KIND_LISTENER 3
+#define HWS_KIND_ENDPOINT 4
+#define HWS_KIND_QUEUE 5
+#define HWS_KIND_OP 6
+#define HWS_KIND_MEMORY 7
+#define HWS_KIND_RKEY 8
+#define HWS_KIND_MESSAGE 9
+#define HWS_KIND_BUFFER 10
+
+/** A point in time that never comes. */
+#define HWS_FOREVER UINT64_MAX
+
+/** Kinds of memory a buffer can be in. */
+#define HWS_MEMORY_HOST 0
+#define HWS_MEMORY_CUDA 1
+#define HWS_MEMORY_CUDA_MANAGED 2
+#define HWS_MEMORY_UNKNOWN 255 /* UCX finds out, at a price for each operation */
+
+/** One piece of a scattered buffer (see HWS_OP_IOV). */
+typedef struct hws_iov {
+    void *base;
+    uint64_t length; /* bytes */
+} hws_iov;
+
+/** What happened. Kinds below 32 end an operation, the others concern an object. */
+#define HWS_EVENT_TAG_SEND 1
+#define HWS_EVENT_TAG_RECV 2
+#define HWS_EVENT_STREAM_SEND 3
+#define HWS_EVENT_STREAM_RECV 4
+#define HWS_EVENT_AM_SEND 5
+#define HWS_EVENT_AM_RECV 6
+#define HWS_EVENT_FLUSH 7
+#define HWS_EVENT_CONNECT 8
+#define HWS_EVENT_TASK 9
+#define HWS_EVENT_AM 32       /* an active message arrived; detail: hws_am_detail */
+#define HWS_EVENT_REQUEST 33  /* a peer wants to connect; source: its endpoint, op: the listener */
+#define HWS_EVENT_ACCEPTED 34 /* a peer is connected; source: its endpoint, op: the listener */
+#define HWS_EVENT_DISCONNECTED \
+    35                      /* the peer left (HWS_E_PEER_CLOSED) or failed; once an endpoint */
+#define HWS_EVENT_CLOSED 36 /* the last event of its source */
+
+/** Bits of hws_event.flags. */
+#define HWS_EVENT_FLAG_BUFFER 1 /* detail names a buffer that the receiver must release */
+#define HWS_EVENT_FLAG_RNDV 2   /* the data is still at the sender: fetch it by hws_am_recv() */
+
+/**
+ * The record of everything that happens: 64 bytes.
+ *
+ * For an operation `op` is its id (0 if it never got one), `source` the object it was posted on,
+ * `length` the bytes moved, `tag` the tag of the message and `user` the value given when it was
+ * posted. `detail` points to a NUL-terminated text when status is negative, to the record named at
+ * the event kind otherwise, or is null. It is valid during the callback, or until the next pop of
+ * the same queue, or (hws_wait) until the next library call on the same thread.
+ */
+typedef struct hws_event {
+    uint32_t size; /* sizeof(hws_event) of the library */
+    uint32_t kind;
+    hws_id op;
+    hws_id source;
+    int32_t status; /* 0 or a negative code */
+    uint32_t flags;
+    uint64_t length;
+    uint64_t tag;
+    uint64_t user;
+    const void *detail;
+} hws_event;
+
+/**
+ * Receives events. It is called on the thread that makes progress, with no lock held: every call
+ * marked `@thread any` is legal inside; it must not block, unwind or jump out.
+ */
+typedef void (*hws_event_fn)(void *arg, const hws_event *event);
+
+/**
+ * Where the events of an object go: to `callback` if set, else to `queue` if set, else nowhere.
+ */
+typedef struct hws_sink {
+    hws_event_fn callback;
+    void *callback_arg;
+    hws_id queue;
+    uint64_t user; /* copied to hws_event.user */
+} hws_sink;
+
+/* ------------------------------------------------------------------------------------------------
+ * 3. Errors
+ */
+
+#define HWS_OK 0
+#define HWS_DONE 1 /* posted and already complete: no event follows */
+
+#define HWS_E_INVALID (-1)
+#define HWS_E_BAD_ID (-2)
+#define HWS_E_STALE (-3)
+#define HWS_E_KIND (-4)
+#define HWS_E_FORKED (-5)
+#define HWS_E_NEWER (-6)
+#define HWS_E_DEADLOCK (-7)
+#define HWS_E_CONFIG (-8)
+#define HWS_E_UNSUPPORTED (-9)
+#define HWS_E_BUFFER_KIND (-10)
+#define HWS_E_TOO_BIG (-11)
+#define HWS_E_USER (-12)
+#define HWS_E_CLOSING (-20)
+#define HWS_E_NOT_CONNECTED (-21)
+#define HWS_E_BUSY (-22)
+#define HWS_E_IN_USE (-23)
+#define HWS_E_ADDRESS_IN_USE (-24)
+#define HWS_E_NOT_FOUND (-25)
+#define HWS_E_MODE (-26)
+#define HWS_E_CONNECTION_RESET (-40)
+#define HWS_E_PEER_CLOSED (-41)
+#define HWS_E_TIMED_OUT (-42)
+#define HWS_E_REFUSED (-43)
+#define HWS_E_REJECTED (-44)
+#define HWS_E_UNREACHABLE (-45)
+#define HWS_E_RESOLVE (-46)
+#define HWS_E_PROTOCOL (-47)
+#define HWS_E_PEER_VERSION (-48)
+#define HWS_E_AUTH (-49)
+#define HWS_E_KEEPALIVE (-50)
+#define HWS_E_NO_MEMORY (-60)
+#define HWS_E_NO_RESOURCE (-61)
+#define HWS_E_QUEUE_FULL (-62)
+#define HWS_E_TOO_MANY (-63)
+#define HWS_E_ISOLATED_CAP (-64)
+#define HWS_E_CANCELED (-80)
+#define HWS_E_TRUNCATED (-81)
+#define HWS_E_ALLOCATOR (-82)
+#define HWS_E_NO_UCX (-100)
+#define HWS_E_UCX_CONFLICT (-101)
+#define HWS_E_UCX_VERSION (-102)
+#define HWS_E_IO (-103)
+#define HWS_E_NO_DEVICE (-104)
+#define HWS_E_NO_SODIUM (-105)
+#define HWS_E_SYSTEM (-106)
+#define HWS_E_INTERNAL (-127)
+
+/** The details of the last failed call of a thread. */
+typedef struct hws_error {
+    uint32_t struct_size; /* in: sizeof(hws_error) */
+    int32_t code;
+    int32_t ucx_status; /* 0 if UCX was not involved */
+    int32_t sys_errno;  /* 0 if the system was not involved */
+    hws_id id;          /* the object, or 0 */
+    char text[160];     /* one line, NUL-terminated */
+} hws_error;
+
+/**
+ * The details of the last failed call on this thread.
+ * @param[in,out] out  `struct_size` set by the caller; code 0 if nothing failed yet
+ * @return 0, HWS_E_INVALID
+ * @thread any  @blocks no  @owns nothing  @since 0.1
+ */
+HWS_API int32_t hws_last_error(hws_error *out);
+
+/**
+ * The text of a code, for people.
+ * @return a constant string, never null
+ * @thread any  @blocks no  @owns the library keeps the string  @since 0.1
+ */
+HWS_API const char *hws_error_text(int32_t code);
+
+/**
+ * The name of a code without its prefix, such as "TIMED_OUT".
+ * @return a constant string, "UNKNOWN" for a number that is no code
+ * @thread any  @blocks no  @owns the library keeps the string  @since 0.1
+ */
+HWS_API const char *hws_error_name(int32_t code);
+
+/**
+ * The category of a code: "usage", "state", "peer", "resource", "operation" or "system".
+ * @return a constant string, "" for a number that is no code
+ * @thread any  @blocks no  @owns the library keeps the string  @since 0.1
+ */
+HWS_API const char *hws_error_category(int32_t code);
+
+/* ------------------------------------------------------------------------------------------------
+ * 4. Library and log
+ */
+
+#define HWS_LOG_OFF 0
+#define HWS_LOG_ERROR 1
+#define HWS_LOG_WARN 2
+#define HWS_LOG_INFO 3
+#define HWS_LOG_DEBUG 4
+#define HWS_LOG_TRACE 5
+
+/** Receives one line of the log, without a newline, on whatever thread wrote it. */
+typedef void (*hws_log_fn)(void *user, int32_t level, const char *line);
+
+/**
+ * Choose what is logged and where. UCX's own lines come the same way. Silent by default; the
+ * environment variable HAWSER_LOG (off, error, warn, info, debug, trace) logs to standard error.
+ * @param level  the least important level that is still logged
+ * @param fn     receiver, or null for standard error
+ * @return 0, HWS_E_INVALID
+ * @thread any  @blocks no  @owns `user` stays the caller's, until it is replaced  @since 0.1
+ */
+HWS_API int32_t hws_log_set(int32_t level, hws_log_fn fn, void *user);
+
+/** What is loaded. */
+typedef struct hws_library_info {
+    uint32_t struct_size; /* in */
+    uint32_t version;     /* hws_version() */
+    uint32_t ucx_major;
+    uint32_t ucx_minor;
+    uint32_t ucx_release;
+    uint32_t has_sodium;  /* 1: pre-shared keys are available */
+    char ucx_path[512];   /* the folder of the libraries */
+    char ucx_reason[256]; /* why this copy */
+} hws_library_info;
+
+/**
+ * Load UCX, if that has not happened, and describe it.
+ * @param ucx       "system", "wheel", a folder, or null for the automatic choice
+ * @param[out] out  nullable
+ * @return 0, HWS_E_NO_UCX, HWS_E_UCX_CONFLICT, HWS_E_UCX_VERSION
+ * @thread any  @blocks while the libraries are loaded  @owns nothing  @since 0.1
+ * @ucx ucp_get_version
+ */
+HWS_API int32_t hws_library_open(const char *ucx, hws_library_info *out);
+
+/* ------------------------------------------------------------------------------------------------
+ * 5. Context
+ */
+
+/** What a context must be able to do (bits); 0 means TAG, STREAM and AM. */
+#define HWS_FEATURE_TAG 1
+#define HWS_FEATURE_STREAM 2
+#define HWS_FEATURE_AM 4
+#define HWS_FEATURE_RMA 8
+#define HWS_FEATURE_ATOMIC 16
+
+/** hws_context_opts.flags */
+#define HWS_CONTEXT_NO_SHARED_MEMORY 1 /* every connection goes by TCP or RDMA */
+#define HWS_CONTEXT_UCX_CONFIG_ONLY 2  /* leave UCX's own defaults: only `config` applies */
+
+typedef struct hws_context_opts {
+    uint32_t struct_size;
+    uint32_t flags;
+    uint64_t features;
+    const char *name;          /* for the logs of UCX; nullable */
+    const char *ucx;           /* as hws_library_open() */
+    const char *const *config; /* key, value, key, value, ..., null: UCX settings of this context */
+    const void *psk;           /* pre-shared key that every peer must prove to have; nullable */
+    uint64_t psk_length;       /* bytes, 16 to 1024 */
+    uint32_t isolated_max;     /* isolated workers at most; 0: what the machine allows */
+    uint32_t reserved;
+} hws_context_opts;
+
+/**
+ * Open a context: one UCX instance with its configuration.
+ * @param opts      nullable
+ * @param[out] out  the id
+ * @return 0, HWS_E_CONFIG (the text names the key), HWS_E_NO_UCX, HWS_E_NO_SODIUM, HWS_E_NO_DEVICE
+ * @thread any  @blocks for milliseconds  @owns copies everything in opts  @since 0.1
+ * @ucx ucp_init
+ */
+HWS_API int32_t hws_context_open(const hws_context_opts *opts, hws_id *out);
+
+/**
+ * Close any object: context, worker, listener, endpoint, queue, message, buffer, or forget an
+ * operation whose result nobody will fetch. Children end first; the operations of an endpoint are
+ * completed by a flush until the deadline of the endpoint, then aborted. The object's CLOSED event
+ * is its last. Calling it again on an object that is being closed gives 0.
+ * @return 0, HWS_E_STALE if it is gone, HWS_E_BAD_ID
+ * @thread any  @blocks no  @owns buffers of pending operations stay the library's until their final event
+ * @since 0.1  @ucx ucp_ep_close_nbx, ucp_listener_destroy, ucp_worker_destroy, ucp_cleanup
+ */
+HWS_API int32_t hws_close(hws_id id);
+
+/**
+ * hws_close(), then wait until the object is gone.
+ * @param timeout_ns  how long to wait
+ * @return 0, HWS_E_TIMED_OUT (closing goes on), HWS_E_STALE, HWS_E_DEADLOCK
+ * @thread outside  @blocks up to timeout_ns  @owns nothing  @since 0.1
+ */
+HWS_API int32_t hws_close_wait(hws_id id, uint64_t timeout_ns);
+
+/**
+ * Attach a value to an object.
+ * @return 0, or the id's error
+ * @thread any  @blocks no  @owns nothing  @since 0.1
+ */
+HWS_API int32_t hws_user_set(hws_id id, uint64_t user);
+
+/**
+ * The value attached to an object, 0 at first.
+ * @return 0, or the id's error
+ * @thread any  @blocks no  @owns nothing  @since 0.1
+ */
+HWS_API int32_t hws_user_get(hws_id id, uint64_t *user);
+
+/**
+ * The kind of an id (HWS_KIND_*), if it names something that lives.
+ * @return the kind, or the id's error
+ * @thread any  @blocks no  @owns nothing  @since 0.1
+ */
+HWS_API int32_t hws_kind(hws_id id);
+
+/* ------------------------------------------------------------------------------------------------
+ * 6. Worker and progress
+ */
+
+/**
+ * How a worker makes progress. Whoever waits, works: in every mode a thread inside hws_wait() or
+ * hws_queue_pop() does the work itself; the mode says what happens while nobody waits.
+ */
+#define HWS_PROGRESS_MANUAL 0   /* nothing, until hws_worker_progress() or a wait */
+#define HWS_PROGRESS_BLOCKING 1 /* nothing; hws_worker_fd() tells a poller when there is work */
+#define HWS_PROGRESS_THREAD 2   /* a thread of the library, which sleeps when idle */
+#define HWS_PROGRESS_THREAD_POLLING 3 /* a thread of the library, which never sleeps */
+
+typedef struct hws_worker_opts {
+    uint32_t struct_size;
+    uint32_t mode;
+    const char *name;         /* worker and progress thread (first 15 bytes); nullable */
+    uint64_t spin_ns;         /* how long a waiter spins before it sleeps; 0: 50 us */
+    const uint64_t *cpu_mask; /* CPUs of the progress thread, 64 a word; nullable */
+    uint32_t cpu_words;
+    uint32_t spares;                 /* isolated workers kept ready; 0: 1, UINT32_MAX: none */
+    void (*thread_start)(void *arg); /* called first on the progress thread; nullable */
+    void *thread_start_arg;
+    hws_sink sink; /* events of the worker itself, and of children without their own */
+} hws_worker_opts;
+
+/**
+ * Open a worker: a progress domain with its own UCX workers.
+ * @param context   a context
+ * @param opts      nullable: manual mode
+ * @param[out] out  the id
+ * @return 0, or an error
+ * @thread any  @blocks for milliseconds  @owns copies everything in opts  @since 0.1
+ * @ucx ucp_worker_create
+ */
+HWS_API int32_t hws_worker_open(hws_id context, const hws_worker_opts *opts, hws_id *out);
+
+/**
+ * Make progress once: network, submissions of other threads, deadlines; deliver what is ready.
+ * @return how much was done (0: nothing), HWS_E_BUSY if another thread is at it
+ * @thread outside  @blocks no  @owns nothing  @since 0.1  @ucx ucp_worker_progress
+ */
+HWS_API int32_t hws_worker_progress(hws_id worker);
+
+/**
+ * The descriptor that becomes readable when an armed worker has work.
+ * @param[out] fd  stays the library's; never read, write or close it
+ * @return 0, HWS_E_MODE in the polling modes that have none
+ * @thread any  @blocks no  @owns the library keeps the descriptor  @since 0.1
+ * @ucx ucp_worker_get_efd
+ */
+HWS_API int32_t hws_worker_fd(hws_id worker, int32_t *fd);
+
+/**
+ * Prepare the descriptor: after 0 it becomes readable at the next work; after HWS_E_BUSY there is
+ * work already: call hws_worker_progress() until 0 and arm again.
+ * @return 0, HWS_E_BUSY
+ * @thread outside  @blocks no  @owns nothing  @since 0.1  @ucx ucp_worker_arm
+ */
+HWS_API int32_t hws_worker_arm(hws_id worker);
+
+/**
+ * Make progress until something was delivered or the time is over; sleeps when idle.
+ * @return how much was done, 0 after timeout_ns
+ * @thread outside  @blocks up to timeout_ns  @owns nothing  @since 0.1
+ */
+HWS_API int32_t hws_worker_wait(hws_id worker, uint64_t timeout_ns);
+
+/**
+ * Wake every thread that sleeps in this worker.
+ * @return 0, or the id's error
+ * @thread any  @blocks no  @owns nothing  @since 0.1  @ucx ucp_worker_signal
+ */
+HWS_API int32_t hws_worker_signal(hws_id worker);
+
+/* ------------------------------------------------------------------------------------------------
+ * 7. Listener
+ */
+
+/** hws_listener_opts.flags */
+#define HWS_LISTENER_EXPLICIT 1 /* each peer is a REQUEST: answer by hws_accept() or hws_reject() */
+#define HWS_LISTENER_RAW 2      /* plain UCX programs may connect too: no hello, no key */
+
+typedef struct hws_listener_opts {
+    uint32_t struct_size;
+    uint32_t flags;
+    uint64_t hello_timeout_ns; /* a peer must be through its hello by then; 0: 5 s */
+    hws_sink sink;             /* REQUEST, ACCEPTED, CLOSED */
+    hws_sink endpoint_sink;    /* DISCONNECTED and CLOSED of accepted endpoints */
+    uint64_t close_timeout_ns; /* of accepted endpoints, see hws_endpoint_opts */
+} hws_listener_opts;
+
+/**
+ * Listen for peers.
+ * @param worker    the worker of the accepted endpoints
+ * @param host      IPv4 or IPv6 address in text; null: every address of this machine.
+ *                  IPv6 needs UCX 1.14 and TCP_AF_PRIO=inet6,inet in the context's config
+ *                  (HWS_E_UNSUPPORTED without; null means IPv4 then)
+ * @param port      0: any free port, see hws_listener_info()
+ * @param[out] out  the id
+ * @return 0, HWS_E_ADDRESS_IN_USE, HWS_E_INVALID (the address), HWS_E_UNREACHABLE
+ * @thread any  @blocks no  @owns copies everything in opts  @since 0.1  @ucx ucp_listener_create
+ */
+HWS_API int32_t hws_listen(hws_id worker, const char *host, uint16_t port,
+                           const hws_listener_opts *opts, hws_id *out);
+
+/**
+ * Let a peer in whose REQUEST was delivered; ACCEPTED follows.
+ * @param endpoint  the source of the request
+ * @return 0, HWS_E_STALE if the peer has given up, HWS_E_IN_USE if it was answered already
+ * @thread any  @blocks no  @owns nothing  @since 0.1
+ */
+HWS_API int32_t hws_accept(hws_id endpoint);
+
+/**
+ * Turn a peer away whose REQUEST was delivered; its connect ends in HWS_E_REJECTED.
+ * @param endpoint  the source of the request; closed by this call
+ * @return 0, HWS_E_STALE if the peer has given up, HWS_E_IN_USE if it was answered already
+ * @thread any  @blocks no  @owns nothing  @since 0.1
+ */
+HWS_API int32_t hws_reject(hws_id endpoint);
+
+typedef struct hws_listener_info {
+    uint32_t struct_size; /* in */
+    uint32_t port;
+    char address[64];  /* numeric, without the port */
+    uint64_t requests; /* connection requests seen */
+    uint64_t accepted;
+    uint64_t rejected;   /* by the application */
+    uint64_t redirected; /* sent to TCP because no isolated worker was left */
+    uint64_t strangers;  /* no hello, garbage, wrong version, silence */
+    uint64_t bad_auth;   /* missing or wrong key */
+} hws_listener_info;
+
+/**
+ * Where a listener listens, and its counters.
+ * @return 0, or the id's error
+ * @thread any  @blocks no  @owns nothing  @since 0.1  @ucx ucp_listener_query
+ */
+HWS_API int32_t hws_listener_query(hws_id listener, hws_listener_info *out);
+
+/* ------------------------------------------------------------------------------------------------
+ * 8. Endpoint
+ */
+
+/** hws_endpoint_opts.flags */
+#define HWS_ENDPOINT_RAW 1      /* the peer is a plain UCX program: no hello */
+#define HWS_ENDPOINT_TCP_ONLY 2 /* do not use shared memory with this peer */
+
+typedef struct hws_endpoint_opts {
+    uint32_t struct_size;
+    uint32_t flags;
+    uint64_t close_timeout_ns; /* how long hws_close() flushes before it aborts; 0: 5 s */
+    hws_sink sink;             /* DISCONNECTED, CLOSED */
+    const char *local_address; /* numeric address to connect from; nullable */
+} hws_endpoint_opts;
+
+typedef struct hws_op_opts hws_op_opts;
+
+/**
+ * Connect to a listener. Every address that the name resolves to is tried until the deadline of
+ * the operation (none given: 30 s). The endpoint can be used after the CONNECT event.
+ * @param host      name, IPv4 or IPv6 address
+ * @param[out] out  the endpoint
+ * @param[out] op   the operation: HWS_EVENT_CONNECT; nullable if opts names a sink
+ * @return 0, or an error; final status also HWS_E_RESOLVE, HWS_E_REFUSED, HWS_E_REJECTED,
+ *         HWS_E_TIMED_OUT, HWS_E_PEER_VERSION, HWS_E_AUTH, HWS_E_UNREACHABLE
+ * @thread any  @blocks no  @owns copies everything in opts  @since 0.1  @ucx ucp_ep_create
+ */
+HWS_API int32_t hws_connect(hws_id worker, const char *host, uint16_t port,
+                            const hws_endpoint_opts *endpoint_opts, const hws_op_opts *opts,
+                            hws_id *out, hws_id *op);
+
+/**
+ * Close an endpoint at once: pending operations end with HWS_E_CANCELED, the peer sees a failure.
+ * @return 0, or the id's error
+ * @thread any  @blocks no  @owns buffers come back with the final events  @since 0.1
+ * @ucx ucp_ep_close_nbx with UCP_EP_CLOSE_FLAG_FORCE
+ */
+HWS_API int32_t hws_abort(hws_id endpoint);
+
+/** Bits of hws_endpoint_info.transports. */
+#define HWS_TRANSPORT_SHM 1
+#define HWS_TRANSPORT_TCP 2
+#define HWS_TRANSPORT_RDMA 4
+#define HWS_TRANSPORT_SELF 8
+#define HWS_TRANSPORT_CUDA 16
+
+/** Why an endpoint has, or has not, an isolated worker: hws_endpoint_info.reason. */
+#define HWS_REASON_LOCAL 0      /* isolated: the peer may use shared memory */
+#define HWS_REASON_REMOTE 1     /* the peer is on another machine or in another IPC namespace */
+#define HWS_REASON_CAP 2        /* the cap on isolated workers was reached, here or at the peer */
+#define HWS_REASON_TCP_ONLY 3   /* asked for by an option, here or at the peer */
+#define HWS_REASON_RAW 4        /* isolated: a plain UCX program */
+#define HWS_REASON_SHM_FAILED 5 /* shared memory was tried and could not be set up */
+
+/** States of an endpoint: hws_endpoint_info.state. */
+#define HWS_STATE_CONNECTING 0
+#define HWS_STATE_REQUEST 1
+#define HWS_STATE_OPEN 2
+#define HWS_STATE_PEER_CLOSED 3
+#define HWS_STATE_FAILED 4
+#define HWS_STATE_CLOSING 5
+
+typedef struct hws_endpoint_info {
+    uint32_t struct_size; /* in */
+    uint32_t state;
+    uint32_t isolated;   /* 1: has a UCX worker of its own */
+    uint32_t reason;     /* HWS_REASON_* */
+    uint32_t transports; /* HWS_TRANSPORT_* bits of the lanes in use */
+    int32_t status;      /* why it failed, or 0 */
+    uint64_t peer_pid;   /* as the peer says; 0 if unknown */
+    uint64_t peer_host;  /* hash of the peer's machine and IPC namespace */
+    uint64_t sent;       /* messages handed to UCX */
+    uint64_t received;
+    uint64_t bytes_sent;
+    uint64_t bytes_received;
+    char local_address[64]; /* "address:port", "[address]:port" */
+    char peer_address[64];
+    char lanes[128]; /* "posix/memory, tcp/lo" */
+    char reason_text[96];
+} hws_endpoint_info;
+
+/**
+ * What an endpoint is connected to, how, and what passed through it.
+ * @return 0, or the id's error
+ * @thread any  @blocks for microseconds while another thread progresses the worker
+ * @owns nothing  @since 0.1  @ucx ucp_ep_query, ucp_ep_print_info
+ */
+HWS_API int32_t hws_endpoint_query(hws_id endpoint, hws_endpoint_info *out);
+
+/* ------------------------------------------------------------------------------------------------
+ * 9. Operations and queues
+ */
+
+/** hws_op_opts.flags */
+#define HWS_OP_INLINE 1         /* may return HWS_DONE; then there is no event and no id */
+#define HWS_OP_IOV 2            /* `buffer` is an array of hws_iov, `length` their number */
+#define HWS_OP_DEADLINE_ABORT 4 /* a deadline that UCX cannot honour aborts the endpoint */
+#define HWS_OP_WAIT_ALL 8       /* stream receive: only when the buffer is full */
+#define HWS_OP_EAGER 16         /* active message: force eager */
+#define HWS_OP_RNDV 32          /* active message: force rendezvous */
+#define HWS_OP_DETACHED 64      /* no callback, no queue, nobody waits: the result is dropped */
+
+/**
+ * How an operation is to be done and told of. All functions that post one take it, nullable.
+ *
+ * The final event goes to `callback`, else to `queue`; with neither, the result waits in the
+ * operation for hws_wait() or hws_close() (or is dropped with HWS_OP_DETACHED).
+ * The buffer belongs to the library until the final event, whatever happens, deadline and cancel
+ * included. An array of hws_iov is copied if it has at most 16 entries and must live as the data
+ * otherwise. A header is copied.
+ */
+struct hws_op_opts {
+    uint32_t struct_size;
+    uint32_t flags;
+    hws_event_fn callback;
+    void *callback_arg;
+    hws_id queue;
+    uint64_t user;
+    uint64_t timeout_ns;  /* from now; 0: none */
+    uint32_t memory_kind; /* HWS_MEMORY_* of the buffer */
+    uint32_t reserved;
+    hws_event *result; /* filled when HWS_DONE is returned; nullable */
+};
+
+/**
+ * Ask for the end of an operation. Its final event still comes: HWS_E_CANCELED, or what it was if
+ * it was faster. An operation that UCX cannot cancel keeps its buffer until UCX gives it back.
+ * @return 0, HWS_E_STALE if it has ended
+ * @thread any  @blocks no  @owns the buffer stays the library's until the final event  @since 0.1
+ * @ucx ucp_request_cancel
+ */
+HWS_API int32_t hws_cancel(hws_id op);
+
+/**
+ * Wait for an operation that has neither callback nor queue, making progress meanwhile, and take
+ * its result; the id is stale then.
+ * @param timeout_ns  0: only look
+ * @param[out] event  the final event; nullable
+ * @return 0 (the operation ended: see event->status; without `event` its negative status is
+ *         returned), HWS_E_TIMED_OUT (it goes on), HWS_E_DEADLOCK in a callback
+ * @thread outside  @blocks up to timeout_ns  @owns the buffer is the caller's again  @since 0.1
+ */
+HWS_API int32_t hws_wait(hws_id op, uint64_t timeout_ns, hws_event *event);
+
+#define HWS_WAIT_ANY 0
+#define HWS_WAIT_ALL 1
+
+/**
+ * Wait for one or all of many operations of one worker and take their results. Entries of `ops`
+ * that ended are set to 0, their event stands at the same index; entries that are 0 are skipped.
+ * @param count       entries
+ * @param mode        HWS_WAIT_ANY or HWS_WAIT_ALL
+ * @param[out] events array of `count` events; nullable
+ * @return how many ended in this call, HWS_E_TIMED_OUT if the mode was not fulfilled (those that
+ *         ended are taken all the same), HWS_E_INVALID for operations of different workers
+ * @thread outside  @blocks up to timeout_ns  @owns buffers of ended operations come back  @since 0.1
+ */
+HWS_API int32_t hws_wait_many(hws_id *ops, uint32_t count, uint32_t mode, uint64_t timeout_ns,
+                              hws_event *events);
+
+typedef struct hws_queue_opts {
+    uint32_t struct_size;
+    uint32_t capacity; /* events; 0: 4096; rounded up to a power of two */
+} hws_queue_opts;
+
+/**
+ * Open a completion queue: events for one consumer, taken in batches on its own thread.
+ * Overflow: an operation reserves its place when it is posted (HWS_E_QUEUE_FULL if there is none),
+ * so its event always fits; events that nobody posted (arrived messages, peers) use what is free
+ * and then memory, counted in hws_stats.queue_overflows. No event is ever dropped.
+ * @return 0, HWS_E_NO_MEMORY
+ * @thread any  @blocks no  @owns copies everything in opts  @since 0.1
+ */
+HWS_API int32_t hws_queue_open(const hws_queue_opts *opts, hws_id *out);
+
+/**
+ * The descriptor that is readable exactly while the queue holds events.
+ * @param[out] fd  an eventfd that stays the library's: poll it, never read, write or close it
+ * @return 0, or an error
+ * @thread any  @blocks no  @owns the library keeps the descriptor  @since 0.1
+ */
+HWS_API int32_t hws_queue_fd(hws_id queue, int32_t *fd);
+
+/**
+ * Take events; while there are none, make progress on the workers that feed the queue.
+ * @param[out] events  room for `count`
+ * @param timeout_ns   0: take what is there, making progress once
+ * @return how many were taken, 0 after timeout_ns
+ * @thread outside  @blocks up to timeout_ns  @owns `detail` is valid until the next pop  @since 0.1
+ */
+HWS_API int32_t hws_queue_pop(hws_id queue, hws_event *events, uint32_t count, uint64_t timeout_ns);
+
+/**
+ * Complete everything posted before on an endpoint, or on all endpoints of a worker: data has left
+ * this process and, for shared memory, reached the peer's.
+ * @param source   endpoint or worker
+ * @param[out] op  nullable if opts names a sink
+ * @return 0, HWS_DONE, or an error
+ * @thread any  @blocks no  @owns nothing  @since 0.1  @ucx ucp_ep_flush_nbx, ucp_worker_flush_nbx
+ */
+HWS_API int32_t hws_flush(hws_id source, const hws_op_opts *opts, hws_id *op);
+
+/** A function for hws_task(): called on the thread that owns the worker. */
+typedef void (*hws_task_fn)(void *arg);
+
+/**
+ * Run a function under the worker's ownership, once (then its operation ends) or each period
+ * until hws_cancel().
+ * @param period_ns  0: once, as soon as possible
+ * @param[out] op    nullable if opts names a sink or HWS_OP_DETACHED
+ * @return 0, or an error
+ * @thread any  @blocks no  @owns `arg` is the caller's again after the final event  @since 0.1
+ */
+HWS_API int32_t hws_task(hws_id worker, hws_task_fn fn, void *arg, uint64_t period_ns,
+                         const hws_op_opts *opts, hws_id *op);
+
+/* ------------------------------------------------------------------------------------------------
+ * 10. Tagged messages
+ *
+ * A message carries a 64-bit tag. A receive matches when ((sent ^ tag) & mask) == 0. Matching is in
+ * order: among the receives that match a message, the one posted first takes it, whether it was
+ * posted on the endpoint or on the worker; among the messages that match a receive, the one that
+ * arrived first is taken. Messages of one endpoint arrive in the order they were sent.
+ */
+
+/**
+ * Send a tagged message. Complete means that the buffer can be used again, not that it arrived.
+ * @param length   bytes (entries with HWS_OP_IOV); up to 2^63
+ * @param[out] op  nullable if opts names a sink or HWS_OP_DETACHED
+ * @return 0, HWS_DONE, HWS_E_NOT_CONNECTED, HWS_E_CLOSING, HWS_E_QUEUE_FULL, ...
+ * @thread any  @blocks no  @owns the buffer is the library's until the final event  @since 0.1
+ * @ucx ucp_am_send_nbx, ucp_tag_send_nbx on a raw endpoint
+ */
+HWS_API int32_t hws_tag_send(hws_id endpoint, const void *buffer, uint64_t length, uint64_t tag,
+                             const hws_op_opts *opts, hws_id *op);
+
+/**
+ * Send a tagged message that completes when the peer has matched it with a receive.
+ * @param length   bytes (entries with HWS_OP_IOV)
+ * @param[out] op  nullable if opts names a sink or HWS_OP_DETACHED
+ * @return as hws_tag_send()
+ * @thread any  @blocks no  @owns the buffer is the library's until the final event  @since 0.1
+ * @ucx ucp_am_send_nbx with rendezvous, ucp_tag_send_sync_nbx on a raw endpoint
+ */
+HWS_API int32_t hws_tag_send_sync(hws_id endpoint, const void *buffer, uint64_t length,
+                                  uint64_t tag, const hws_op_opts *opts, hws_id *op);
+
+/**
+ * Receive a tagged message from one endpoint, or from any endpoint of a worker.
+ * @param source   endpoint or worker
+ * @param length   bytes that fit (entries with HWS_OP_IOV); a longer message gives HWS_E_TRUNCATED
+ * @param mask     bits of the tag that count; UINT64_MAX: all
+ * @param[out] op  nullable if opts names a sink
+ * @return 0, HWS_DONE, HWS_E_PEER_CLOSED when the peer left and nothing is waiting, ...
+ * @thread any  @blocks no  @owns the buffer is the library's until the final event  @since 0.1
+ * @ucx ucp_am_recv_data_nbx, ucp_tag_recv_nbx on a raw endpoint
+ */
+HWS_API int32_t hws_tag_recv(hws_id source, void *buffer, uint64_t length, uint64_t tag,
+                             uint64_t mask, const hws_op_opts *opts, hws_id *op);
+
+typedef struct hws_message_info {
+    uint32_t struct_size; /* in */
+    uint32_t flags;       /* HWS_EVENT_FLAG_RNDV: the data is still at the sender */
+    hws_id endpoint;      /* where it came from */
+    uint64_t length;      /* bytes */
+    uint64_t tag;
+} hws_message_info;
+
+/**
+ * Look for a message that has arrived and was not received. It does not make progress.
+ * @param source        endpoint or worker
+ * @param[out] info     nullable
+ * @param[out] message  nullable: only look. Else the message is taken out of matching and must be
+ *                      received by hws_message_recv() or dropped by hws_close()
+ * @return 0, HWS_E_NOT_FOUND
+ * @thread any  @blocks for microseconds while another thread progresses the worker
+ * @owns the message is the caller's  @since 0.1  @ucx ucp_tag_probe_nb on a raw endpoint
+ */
+HWS_API int32_t hws_tag_probe(hws_id source, uint64_t tag, uint64_t mask, hws_message_info *info,
+                              hws_id *message);
+
+/**
+ * Receive the data of a message that a probe took.
+ * @param message  stale after this call, unless it fails
+ * @param length   bytes that fit (entries with HWS_OP_IOV)
+ * @return 0, HWS_DONE, or an error; the event is HWS_EVENT_TAG_RECV
+ * @thread any  @blocks no  @owns the buffer is the library's until the final event  @since 0.1
+ * @ucx ucp_am_recv_data_nbx, ucp_tag_msg_recv_nbx on a raw endpoint
+ */
+HWS_API int32_t hws_message_recv(hws_id message, void *buffer, uint64_t length,
+                                 const hws_op_opts *opts, hws_id *op);
+
+/* ------------------------------------------------------------------------------------------------
+ * 11. Streams: bytes in order, one stream an endpoint and direction
+ */
+
+/**
+ * Send bytes.
+ * @param length   bytes (entries with HWS_OP_IOV)
+ * @param[out] op  nullable if opts names a sink or HWS_OP_DETACHED
+ * @return as hws_tag_send()
+ * @thread any  @blocks no  @owns the buffer is the library's until the final event  @since 0.1
+ * @ucx ucp_stream_send_nbx
+ */
+HWS_API int32_t hws_stream_send(hws_id endpoint, const void *buffer, uint64_t length,
+                                const hws_op_opts *opts, hws_id *op);
+
+/**
+ * Receive bytes: as many as are there, or with HWS_OP_WAIT_ALL exactly `length`.
+ * @param length   bytes that fit (entries with HWS_OP_IOV)
+ * @param[out] op  nullable if opts names a sink
+ * @return as hws_tag_recv()
+ * @thread any  @blocks no  @owns the buffer is the library's until the final event  @since 0.1
+ * @ucx ucp_stream_recv_nbx
+ */
+HWS_API int32_t hws_stream_recv(hws_id endpoint, void *buffer, uint64_t length,
+                                const hws_op_opts *opts, hws_id *op);
+
+/* ------------------------------------------------------------------------------------------------
+ * 12. Active messages
+ *
+ * A message with an id, a header and data runs a handler at the receiver. Order: eager messages of
+ * one endpoint arrive in order; a rendezvous message may be told of before earlier data is fetched.
+ */
+
+/** Ids are 0 to HWS_AM_ID_MAX; on a raw endpoint the number is UCX's own. */
+#define HWS_AM_ID_MAX 1023
+
+/**
+ * What an arrived active message is (hws_event.detail of HWS_EVENT_AM; hws_event.tag is the id).
+ *
+ * With HWS_EVENT_FLAG_BUFFER `buffer` is a buffer id that the receiver releases by hws_close();
+ * everything here is valid until then, or until its worker is closed. Without it everything is valid during the callback only.
+ * With HWS_EVENT_FLAG_RNDV the data is not here yet (`data` is null): hws_am_recv() fetches it into
+ * memory of the receiver's choice; closing the buffer drops it.
+ */
+typedef struct hws_am_detail {
+    const void *header;
+    uint64_t header_length;
+    const void *data;
+    uint64_t data_length;
+    hws_id buffer;
+    hws_id endpoint; /* reply here */
+} hws_am_detail;
+
+/**
+ * Gives memory for an arriving message, on the thread that makes progress.
+ * @return memory of at least `length` bytes, or null: the message ends with HWS_E_ALLOCATOR
+ */
+typedef void *(*hws_alloc_fn)(void *arg, uint64_t length, uint32_t memory_kind);
+
+/** Takes memory back that an allocator gave, when the buffer is released. */
+typedef void (*hws_free_fn)(void *arg, void *memory, uint64_t length);
+
+/** hws_am_opts.flags */
+#define HWS_AM_DEFER \
+    1 /* large messages are told of before they are fetched (HWS_EVENT_FLAG_RNDV) */
+#define HWS_AM_BUFFER 2 /* callbacks too get a buffer to keep; queues always do */
+
+typedef struct hws_am_opts {
+    uint32_t struct_size;
+    uint32_t flags;
+    hws_sink sink;      /* neither callback nor queue: unset the handler */
+    hws_alloc_fn alloc; /* nullable: the library's own memory */
+    hws_free_fn free;   /* nullable: memory from `alloc` is not given back */
+    void *alloc_arg;
+    uint32_t memory_kind; /* of the memory that `alloc` gives */
+    uint32_t reserved;
+} hws_am_opts;
+
+/**
+ * Set, replace or unset the handler of an active-message id on a worker, for all its endpoints.
+ * Messages that arrive without a handler are counted and dropped.
+ * @param am_id  0 to HWS_AM_ID_MAX
+ * @return 0, HWS_E_INVALID
+ * @thread any  @blocks for microseconds while another thread progresses the worker
+ * @owns copies everything in opts  @since 0.1  @ucx ucp_worker_set_am_recv_handler
+ */
+HWS_API int32_t hws_am_handler(hws_id worker, uint32_t am_id, const hws_am_opts *opts);
+
+/**
+ * Send an active message.
+ * @param header         nullable; copied
+ * @param header_length  bytes, up to hws_am_header_max()
+ * @param length         bytes (entries with HWS_OP_IOV)
+ * @param[out] op        nullable if opts names a sink or HWS_OP_DETACHED
+ * @return as hws_tag_send(); HWS_E_TOO_BIG for the header
+ * @thread any  @blocks no  @owns the buffer is the library's until the final event  @since 0.1
+ * @ucx ucp_am_send_nbx
+ */
+HWS_API int32_t hws_am_send(hws_id endpoint, uint32_t am_id, const void *header,
+                            uint64_t header_length, const void *buffer, uint64_t length,
+                            const hws_op_opts *opts, hws_id *op);
+
+/**
+ * Fetch the data of a message told of with HWS_EVENT_FLAG_RNDV.
+ * @param buffer_id  hws_am_detail.buffer; its header stays valid until it is closed
+ * @param length     bytes that fit (entries with HWS_OP_IOV); less than the data: HWS_E_TRUNCATED
+ * @return 0, HWS_DONE, HWS_E_IN_USE if it was fetched already
+ * @thread any  @blocks no  @owns `buffer` is the library's until the final event  @since 0.1
+ * @ucx ucp_am_recv_data_nbx
+ */
+HWS_API int32_t hws_am_recv(hws_id buffer_id, void *buffer, uint64_t length,
+                            const hws_op_opts *opts, hws_id *op);
+
+/**
+ * The largest header of an active message on this worker, in bytes.
+ * @param[out] out  bytes
+ * @return 0, or the id's error
+ * @thread any  @blocks no  @owns nothing  @since 0.1  @ucx ucp_worker_query MAX_AM_HEADER
+ */
+HWS_API int32_t hws_am_header_max(hws_id worker, uint64_t *out);
+
+/* ------------------------------------------------------------------------------------------------
+ * 13. Buffers: memory of the library, named by an id
+ */
+
+/**
+ * The memory of a buffer; released by hws_close(id).
+ * @param[out] data    nullable
+ * @param[out] length  bytes; nullable
+ * @return 0, or the id's error
+ * @thread any  @blocks no  @owns the library, until the buffer is closed  @since 0.1
+ */
+HWS_API int32_t hws_buffer_data(hws_id buffer, void **data, uint64_t *length);
+
+/* ------------------------------------------------------------------------------------------------
+ * 14. Information and statistics
+ */
+
+/**
+ * A description for people of UCX's view of a context, worker or endpoint.
+ * @param[out] text    room for `size` bytes, always NUL-terminated; nullable if size is 0
+ * @param[out] needed  bytes with the NUL; nullable
+ * @return 0, HWS_E_TOO_BIG if it was cut
+ * @thread any  @blocks for microseconds while another thread progresses the worker
+ * @owns fills the caller's memory  @since 0.1
+ * @ucx ucp_context_print_info, ucp_worker_print_info, ucp_ep_print_info
+ */
+HWS_API int32_t hws_describe(hws_id id, char *text, uint64_t size, uint64_t *needed);
+
+typedef struct hws_stats {
+    uint32_t struct_size; /* in */
+    uint32_t reserved;
+    uint64_t endpoints;       /* open now */
+    uint64_t isolated;        /* isolated workers in use now */
+    uint64_t spares;          /* isolated workers ready now */
+    uint64_t isolated_cap;    /* at most, as of now */
+    uint64_t isolated_total;  /* made so far */
+    uint64_t fallbacks;       /* connections that went to TCP for want of an isolated worker */
+    uint64_t redials;         /* second dials after a redirect */
+    uint64_t lane_violations; /* connections ended because shared memory reached a shared worker */
+    uint64_t ops_inline;      /* operations complete at posting */
+    uint64_t ops_posted;      /* operations that got an id */
+    uint64_t ops_submitted;   /* operations handed to another thread's progress */
+    uint64_t ops_pending;     /* now */
+    uint64_t events;          /* delivered */
+    uint64_t queue_overflows; /* events that did not fit into a queue's ring */
+    uint64_t wakeups;         /* returns from sleep */
+    uint64_t safety_wakeups;  /* sleeps ended by the safety net with work waiting: should be 0 */
+    uint64_t signals;         /* wake-ups sent to a sleeping thread */
+    uint64_t unexpected;      /* messages waiting for a receive, now */
+    uint64_t unexpected_bytes;
+    uint64_t am_dropped; /* active messages without a handler */
+    uint64_t failures;   /* endpoints that failed */
+} hws_stats;
+
+/**
+ * The counters of a context (all its workers) or of one worker.
+ * @return 0, or the id's error
+ * @thread any  @blocks no  @owns nothing  @since 0.1
+ */
+HWS_API int32_t hws_stats_get(hws_id id, hws_stats *out);
+
+#if defined(__cplusplus)
+}
+#endif
+
+#endif
