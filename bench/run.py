@@ -1,0 +1,336 @@
+#!/usr/bin/env python3
+"""Measures Hawser against raw UCX and against its own goals.
+
+    bench/run.py --build build                 every case on every UCX that is here
+    bench/run.py --build build --quick         fewer rounds and iterations, without the long cases
+    bench/run.py --build build --case NAME     one case (or several; --list names them)
+
+Peers run in turns with Hawser, on the same cores, in one run: on a shared machine only ratios within a round mean
+anything. Latencies are judged by the median iteration (half a round trip), since the average of a run is mostly what
+else the machine did meanwhile; both are in the JSON. Each case adds a line to build/bench/results.jsonl.
+"""
+import argparse
+import glob
+import json
+import os
+import platform
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+MIB = 1 << 20
+
+
+class Skip(Exception):
+    """The case cannot be run here; the text says why."""
+
+
+class Bench:
+    """Where the programs are, how hard to try, and which UCX is under test."""
+
+    def __init__(self, build, quick, rounds):
+        self.build, self.quick = os.path.abspath(build), quick
+        self.rounds = rounds or (3 if quick else 5)
+        self.ucx = None
+
+    def program(self, *parts):
+        path = os.path.join(self.build, *parts)
+        if not os.access(path, os.X_OK):
+            raise Skip(f"{path} is not built")
+        return path
+
+    def count(self, full):
+        return max(10, full // 10) if self.quick else full
+
+    def environment(self, **more):
+        return {**os.environ, "HAWSER_UCX": self.ucx["path"], **more}
+
+    def run(self, command, timeout=900, **environment):
+        run = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                             timeout=timeout, check=False, env=self.environment(**environment))
+        if run.returncode:
+            said = run.stderr.strip()[-400:]
+            raise RuntimeError(f"{' '.join(map(str, command))} ended with {run.returncode}: {said}")
+        return run.stdout
+
+    def json(self, command, timeout=900):
+        return json.loads(self.run(command, timeout))
+
+    def compare(self, *options):
+        return self.json([self.program("hawser"), "perf", "--json", "--compare", self.rounds, *options])
+
+
+def spread(values):
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+# ---- cases: each returns what was measured, the ratio or None, the goal, met or not, details ----
+
+
+def latency(limit, added=None):
+    """Half a round trip of 8 bytes against ucx_perftest: a ratio, or so many ns added."""
+
+    def case(bench, *options):
+        result = bench.compare("-s", 8, "--percentiles", *options)
+        ratio, more = result["ratio_percentile"], result["added_percentile_ns"]
+        goal = f"<= {limit}" + (f" or <= {added} ns added" if added else "")
+        met = ratio["median"] <= limit or (added is not None and more["median"] <= added)
+        ranks = result["percentiles"]
+        text = "  ".join(f"{name} {ranks[name]['hawser_us']:.3f}/{ranks[name]['raw_us']:.3f}" for name in ranks)
+        return f"{more['median']:+.0f} ns; us, hawser/raw: {text}", ratio, goal, met, result
+
+    return case
+
+
+def asleep(bench, *options):
+    """Both sides told to sleep, against ucx_perftest -E sleep. In a ping-pong neither waits long enough to really do so;
+    with a pause before each ping the server does, so that figure stands beside it (ucx_perftest cannot pause)."""
+    text, ratio, goal, met, result = latency(1.2)(bench, *options)
+    again = [option for i, option in enumerate(options) if option != "-n" and (i == 0 or options[i - 1] != "-n")]
+    paused = bench.json([bench.program("hawser"), "perf", "--self", "--json", "--percentiles", "-s", 8, "-n",
+                         bench.count(2000), "-w", 50, "--pause", 2000, *again])["result"]
+    result["paused"] = paused
+    return f"{text}; after a pause p50 {paused['percentiles_us']['p50']:.1f} us", ratio, goal, met, result
+
+
+def rate(limit, figure):
+    """Messages or bytes a second against ucx_perftest."""
+
+    def case(bench, *options):
+        result = bench.compare(*options)
+        ratio = result["ratio"]
+        mine, raw = (statistics.median(r[side][figure] for r in result["rounds"]) for side in ("hawser", "raw"))
+        unit, scale = ("M/s", 1e6) if figure == "rate_overall" else ("GB/s", 1e9 / MIB)
+        return (f"{mine / scale:.2f} {unit}, raw {raw / scale:.2f}", ratio, f">= {limit}", ratio["median"] >= limit,
+                result)
+
+    return case
+
+
+def two_threads(bench):
+    base = [bench.program("hawser"), "perf", "-t", "tag_lat", "-s", 8, "-n", bench.count(200000), "--self", "--json"]
+    ratios, rates = [], []
+    for _ in range(bench.rounds):
+        one, two = (bench.json(base + ["-T", n])["result"]["rate_overall"] for n in (1, 2))
+        ratios.append(two / one)
+        rates.append((one, two))
+    one, two = (statistics.median(r[i] for r in rates) for i in (0, 1))
+    ratio = spread(ratios)
+    return (f"{two / 1e6:.2f} M/s in all, one thread {one / 1e6:.2f}", ratio, ">= 1.2", ratio["median"] >= 1.2,
+            {"rounds": rates})
+
+
+def second_thread(bench):
+    if len(os.sched_getaffinity(0)) < 2:
+        raise Skip("needs two cores")
+    runs = [bench.json([bench.program("bench", "second_thread"), bench.count(100000)]) for _ in range(bench.rounds)]
+    added = spread([r["second_thread"]["p50_ns"] - r["manual"]["p50_ns"] for r in runs])
+    manual, second = (statistics.median(r[k]["p50_ns"] for r in runs) for k in ("manual", "second_thread"))
+    return (f"{added['median']:+.0f} ns ({added['min']:+.0f} to {added['max']:+.0f}); p50 {second:.0f} ns, manual "
+            f"{manual:.0f}", None, "<= 2000 ns added", added["median"] <= 2000, {"added_ns": added, "runs": runs})
+
+
+def callgrind(bench, program, what, count, **environment):
+    """Instructions inside measured(): all of them, and those of libhawser itself."""
+    with tempfile.NamedTemporaryFile(prefix="hawser-callgrind-") as out:
+        # Fair scheduling: a spinning thread would keep the one that makes the connection's worker from running.
+        bench.run(["valgrind", "--tool=callgrind", "--fair-sched=try", "--toggle-collect=measured",
+                   f"--callgrind-out-file={out.name}", program, what, count], **environment)
+        total = own = 0
+        where, names, skip = "", {}, False
+        for line in open(out.name, encoding="utf-8", errors="replace"):
+            match = re.match(r"(c?)ob=\((\d+)\)(?: (.*))?", line)
+            if match:
+                name = names.setdefault(match[2], (match[3] or "").strip())  # named where it comes first
+                where = where if match[1] else name
+            elif line.startswith("calls="):
+                skip = True  # the next line is what the callee cost, counted where it was spent
+            elif line[0] in "0123456789+-*":
+                cost = line.split()
+                if not skip and len(cost) > 1 and "libhawser" in where:
+                    own += int(cost[1])
+                skip = False
+            elif line.startswith("totals:"):
+                total = int(line.split()[1])
+    return total / count, own / count
+
+
+def instructions(bench):
+    if not shutil.which("valgrind"):
+        raise Skip("valgrind is not installed")
+    count, details, worst = 1000, {}, 0
+    mine, raw = bench.program("bench", "instructions"), bench.program("bench", "raw_ucx_instructions")
+    conditions = {"LD_LIBRARY_PATH": bench.ucx["path"], "UCX_TLS": "posix,cma,self,tcp",
+                  "UCX_POSIX_ERROR_HANDLING": "y", "UCX_MM_ERROR_HANDLING": "y"}
+    for what, operations in (("tag", 2), ("callback", 2), ("am", 1)):
+        total, own = callgrind(bench, mine, what, count)
+        yardstick, _ = callgrind(bench, raw, what, count, **conditions)
+        added = (total - yardstick) / operations
+        details[what] = {"hawser": total, "raw": yardstick, "added_per_operation": added,
+                         "in_libhawser": own / operations}
+        worst = max(worst, added)
+    text = ", ".join(f"{what} +{d['added_per_operation']:.0f} ({d['in_libhawser']:.0f} in libhawser)"
+                     for what, d in details.items())
+    return text, None, "<= 100 an operation", worst <= 100, details
+
+
+def allocations(bench):
+    runs = bench.json([bench.program("bench", "allocs"), bench.count(2000)])
+    own = sum(r["hawser"] for r in runs.values())
+    every = sum(r["all"] for r in runs.values())
+    operations = sum(r["operations"] for r in runs.values())
+    return f"{own} by the library, {every} with UCX's, of {operations} operations", None, "0", own == 0, runs
+
+
+def connections(bench, *arguments):
+    return bench.json([bench.program("bench", "connections"), *arguments], timeout=1800)
+
+
+def idle(bench):
+    seconds = 3 if bench.quick else 10
+    r = connections(bench, 100, 1000, seconds, 0, 5)
+    worst = max(r[side]["idle_cpu_percent"] for side in ("client", "server"))
+    text = f"client {r['client']['idle_cpu_percent']:.3f} %, server {r['server']['idle_cpu_percent']:.3f} % of a core"
+    return text, None, "<= 0.2 % of a core", worst <= 0.2, r
+
+
+def memory(bench):
+    r = connections(bench, 50, 0, 0, 0, 50)
+    worst = max(r[side]["pss_per_connection"] for side in ("client", "server"))
+    p50 = r["connect_ns"]["p50"] / 1e6
+    client, server = (r[side]["pss_per_connection"] / 1e6 for side in ("client", "server"))
+    text = (f"{client:.2f} MB client, {server:.2f} MB server, {r['server']['fds_per_connection']:.1f} fds; "
+            f"connect p50 {p50:.2f} ms")
+    return text, None, "<= 1.5 MB, <= 3 ms", worst <= 1.5e6 and p50 <= 3, r
+
+
+def thousand(bench):
+    count = 200 if bench.quick else 1000
+    r = connections(bench, count, 0, 0, bench.count(20000), 1)
+    lone, crowded = r["half_round_trip_ns"]["lone"], r["half_round_trip_ns"]["crowded"]
+    ratio = spread([crowded / lone])
+    text = (f"{r['connections']} of {count}; {r['server']['isolated']} isolated, {r['client']['fallbacks']} by TCP; "
+            f"{r['server']['pss_per_connection'] / 1e6:.2f} MB, {r['server']['fds_per_connection']:.1f} fds each; "
+            f"active one {crowded} ns, lone {lone}")
+    return text, ratio, "all, active <= 1.5", r["connections"] == count and ratio["median"] <= 1.5, r
+
+
+def cases(bench):
+    """Name, function, its arguments, and whether --quick runs it too."""
+    n = bench.count
+    small, big = rate(0.95, "rate_overall"), rate(0.98, "bandwidth_overall")
+    for name, test in (("tag", "tag_lat"), ("am", "ucp_am_lat")):
+        yield f"latency-{name}", latency(1.05, added=10), ("-t", test, "-n", n(1000000)), True
+    yield "instructions", instructions, (), True
+    yield "latency-thread", latency(1.15, added=30), ("-t", "tag_lat", "-n", n(1000000), "--mode", "thread"), True
+    yield "two-threads", two_threads, (), True
+    for name, test in (("tag", "tag_lat"), ("am", "ucp_am_lat")):
+        yield f"latency-{name}-tcp", latency(1.05), ("-t", test, "-n", n(100000), "--tcp"), True
+    yield "rate", small, ("-t", "tag_bw", "-s", 8, "-n", n(5000000)), True
+    for over, option in (("", ()), ("-tcp", ("--tcp",))):
+        yield f"bandwidth-1m{over}", big, ("-t", "tag_bw", "-s", MIB, "-n", n(5000), *option), True
+        yield f"bandwidth-64m{over}", big, ("-t", "tag_bw", "-s", 64 * MIB, "-n", n(100), "-w", 5, *option), False
+    for mode in ("blocking", "thread"):
+        for over, option in (("", ()), ("-tcp", ("--tcp",))):
+            yield (f"asleep-{mode}{over}", asleep,
+                   ("-t", "tag_lat", "-n", n(100000), "-E", "sleep", "--mode", mode, *option), True)
+    yield "second-thread", second_thread, (), True
+    yield "idle", idle, (), True
+    yield "memory", memory, (), True
+    yield "thousand", thousand, (), False
+    yield "allocations", allocations, (), True
+
+
+# ---- the run ----
+
+
+def wheel_folder(build):
+    """The libraries of a UCX wheel: of this Python, or of .venv beside the build."""
+    roots = sys.path + [os.path.dirname(os.path.abspath(build)), os.getcwd()]
+    for root in roots:
+        for pattern in ("libucx/lib", ".venv/lib/python3*/site-packages/libucx/lib"):
+            for found in glob.glob(os.path.join(root, pattern)):
+                if os.path.exists(os.path.join(found, "libucp.so.0")):
+                    return found
+    return None
+
+
+def find_ucx(bench, wanted):
+    """What `hawser info` says of each UCX that is here."""
+    choices = [wanted] if wanted else ["system"] + [w for w in [wheel_folder(bench.build)] if w]
+    found = []
+    for choice in choices:
+        run = subprocess.run([bench.program("hawser"), "info", "--json"], stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True, check=False,
+                             env={**os.environ, "HAWSER_UCX": choice})
+        if run.returncode:
+            print(f"bench: no UCX by '{choice}': {run.stderr.strip()}", file=sys.stderr)
+        else:
+            found.append(json.loads(run.stdout)["ucx"])
+    return found
+
+
+def measure(bench, name, function, options):
+    """One case, as the record of its line."""
+    record = {"case": name, "ucx": bench.ucx["version"], "ucx_path": bench.ucx["path"], "machine": platform.machine(),
+              "cores": len(os.sched_getaffinity(0)), "rounds": bench.rounds, "quick": bench.quick,
+              "time": int(time.time())}
+    try:
+        text, ratio, goal, met, details = function(bench, *options)
+        record.update(text=text, ratio=ratio, goal=goal, met=met, details=details)
+    except Skip as reason:
+        record.update(text=f"skipped: {reason}", ratio=None, goal="", met=None)
+    except (RuntimeError, subprocess.TimeoutExpired, ValueError, KeyError) as error:
+        record.update(text=f"failed: {error}", ratio=None, goal="", met=False)
+    return record
+
+
+def row(record):
+    ratio = record["ratio"]
+    shown = f"{ratio['median']:.3f} ({ratio['min']:.3f} .. {ratio['max']:.3f})" if ratio else ""
+    met = {True: "yes", False: "NO", None: "-"}[record["met"]]
+    return f"{record['ucx']:8} {record['case']:18} {met:4} {shown:26} {record['goal']:26} {record['text']}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default="build", help="folder of the build (build)")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds and iterations, without the long cases")
+    parser.add_argument("--case", action="append", help="only this one; may be repeated")
+    parser.add_argument("--ucx", help="only this UCX: system, wheel or a folder")
+    parser.add_argument("--rounds", type=int, help="of every comparison (5, quick 3)")
+    parser.add_argument("--output", help="file of the JSON lines (BUILD/bench/results.jsonl)")
+    parser.add_argument("--list", action="store_true", help="name the cases")
+    args = parser.parse_args()
+    bench = Bench(args.build, args.quick, args.rounds)
+    every = list(cases(bench))
+    if args.list:
+        print("\n".join(name for name, *_ in every))
+        return
+    unknown = set(args.case or ()) - {name for name, *_ in every}
+    if unknown:
+        parser.error(f"no such case: {', '.join(sorted(unknown))} (--list names them)")
+    chosen = [c for c in every if (c[0] in args.case if args.case else not args.quick or c[3])]
+    output = args.output or os.path.join(bench.build, "bench", "results.jsonl")
+    missed = 0
+    print(f"{'UCX':8} {'case':18} {'met':4} {'ratio (min .. max)':26} {'goal':26} measured")
+    try:
+        versions = find_ucx(bench, args.ucx)
+    except Skip as reason:
+        sys.exit(f"bench: {reason}")
+    with open(output, "a", encoding="utf-8") as lines:
+        for bench.ucx in versions:
+            for name, function, options, _ in chosen:
+                record = measure(bench, name, function, options)
+                missed += record["met"] is False
+                print(row(record), flush=True)
+                print(json.dumps(record), file=lines, flush=True)
+    print(f"\n{missed} missed; details in {output}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+#include "perf.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE 4096u
+#define TAG UINT64_C(0x4857500000000000)
+
+uint64_t perf_message_bytes(const perf_params *p)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < p->size_count; i++) {
+        bytes += p->sizes[i];
+    }
+    return bytes;
+}
+
+/* Memory for one direction: a page-aligned block, in pieces if the layout is iov. */
+static int buffer_open(perf_lane *l, bool iov, void **buffer, uint64_t *length, void *keep[2])
+{
+    const perf_params *p = l->params;
+    size_t size = (l->bytes / PAGE + 1) * PAGE;
+    hws_iov *pieces;
+    char *at;
+
+    at = keep[0] = aligned_alloc(PAGE, size);
+    if (at == NULL) {
+        return -1;
+    }
+    memset(at, 0x5a, size); /* the pages exist before the clock starts */
+    *buffer = at;
+    *length = l->bytes;
+    if (!iov) {
+        return 0;
+    }
+    pieces = keep[1] = calloc(p->size_count, sizeof *pieces);
+    if (pieces == NULL) {
+        return -1;
+    }
+    for (uint32_t i = 0; i < p->size_count; i++) {
+        pieces[i] = (hws_iov){.base = at, .length = p->sizes[i]};
+        at += p->sizes[i];
+    }
+    *buffer = pieces;
+    *length = p->size_count;
+    return 0;
+}
+
+static int window_open(perf_window *w, uint32_t size)
+{
+    w->size = size;
+    w->ops = calloc(size, sizeof *w->ops);
+    return w->ops == NULL ? -1 : 0;
+}
+
+static void options_of_operations(perf_lane *l)
+{
+    uint32_t iov = l->params->iov;
+
+    l->send_opts = (hws_op_opts){.struct_size = sizeof(hws_op_opts), .flags = HWS_OP_INLINE};
+    l->receive_opts = l->send_opts;
+    l->send_opts.flags |= iov & PERF_IOV_SEND ? HWS_OP_IOV : 0;
+    l->receive_opts.flags |= iov & PERF_IOV_RECEIVE ? HWS_OP_IOV : 0;
+    if (l->test->api == PERF_STREAM) {
+        l->receive_opts.flags |= HWS_OP_WAIT_ALL;
+    }
+}
+
+int perf_lane_open(perf_lane *l, const perf_options *o, const perf_params *p, uint32_t index)
+{
+    l->options = o;
+    l->params = p;
+    l->test = &perf_tests[p->test];
+    l->index = index;
+    l->tag = TAG + index;
+    l->bytes = perf_message_bytes(p);
+    options_of_operations(l);
+    l->header = calloc(1, p->am_header + 1u);
+    if (l->header == NULL || window_open(&l->sends, p->window) < 0 ||
+        window_open(&l->receives, p->window) < 0 ||
+        buffer_open(l, p->iov & PERF_IOV_SEND, &l->send, &l->send_length, &l->buffers[0]) < 0 ||
+        buffer_open(l, p->iov & PERF_IOV_RECEIVE, &l->receive, &l->receive_length, &l->buffers[2]) <
+            0) {
+        return HWS_E_NO_MEMORY;
+    }
+    if (perf_clock_open(&l->clock, o->percentiles ? p->iterations : 0) < 0) {
+        return HWS_E_NO_MEMORY;
+    }
+    return l->test->api == PERF_AM ? perf_am_open(l) : HWS_OK;
+}
+
+void perf_lane_free(perf_lane *l)
+{
+    for (size_t i = 0; i < sizeof l->buffers / sizeof l->buffers[0]; i++) {
+        free(l->buffers[i]);
+    }
+    free(l->clock.ring);
+    free(l->receives.ops);
+    free(l->sends.ops);
+    free(l->header);
+}
+
+/* Warm up, then measure. */
+int32_t perf_lane_run(perf_lane *l)
+{
+    const perf_options *o = l->options;
+    bool reports = l->client && !o->final_only && !o->json;
+    int32_t r;
+
+    perf_clock_start(&l->clock, false);
+    r = perf_loop_run(l, l->params->warmup);
+    if (r < 0) {
+        return r;
+    }
+    perf_clock_start(&l->clock, reports);
+    r = perf_loop_run(l, l->params->iterations);
+    perf_clock_stop(&l->clock);
+    return r;
+}
