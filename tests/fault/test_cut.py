@@ -1,0 +1,107 @@
+"""A link that is cut between two hosts, without a reset: both sides are told in time.
+
+Idle within 3 s, with data in flight within 2 s; a second is given on top under a sanitizer.
+
+TIMEOUT: 180
+"""
+
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.environ.get("HAWSER_SOURCE_DIR", "."), "tests"))
+from support.peers import SANITIZED, Hosts, dial, run, serve  # noqa: E402
+
+SLACK = 1000 if SANITIZED else 0
+
+
+def pair(hosts):
+    server = serve("--host", "0.0.0.0", "--close", "500", prefix=hosts.inside(0, "unshare", "--ipc"))
+    client = dial(hosts.addresses[0], server.port, "--close", "500", prefix=hosts.inside(1, "unshare", "--ipc"))
+    server.hear("accepted")
+    client.echo(8)
+    return server, client
+
+
+def cut(hosts):
+    """Takes the link down; gives the monotonic time in milliseconds."""
+    before = time.monotonic() * 1000
+    hosts.cut(1)
+    return before
+
+
+def told(peer, since, limit):
+    _, status, when = peer.hear("disconnected", timeout=20).split()
+    late = float(when) - since
+    assert status in ("KEEPALIVE", "CONNECTION_RESET", "TIMED_OUT"), f"{peer.name}: {status}"
+    assert late <= limit + SLACK, f"{peer.name} was told after {late:.0f} ms, {limit} ms allowed"
+    return late
+
+
+def finish(*peers):
+    """After the report a peer leaves quickly: there is nobody left to say goodbye to."""
+    for peer in peers:
+        start = time.monotonic()
+        assert peer.end() == 0, f"{peer.name} ended badly: {peer.lines[-3:]}"
+        assert time.monotonic() - start < 5, f"{peer.name} took {time.monotonic() - start:.1f} s to leave"
+
+
+def idle(hosts):
+    server, client = pair(hosts)
+    since = cut(hosts)
+    reports = [told(peer, since, 3000) for peer in (client, server)]
+    print(f"   idle: told after {reports[0]:.0f} ms (client), {reports[1]:.0f} ms (server)")
+    finish(client, server)
+
+
+def busy(hosts, size):
+    server, client = pair(hosts)
+    client.ask(f"flood {size}", "done")
+    time.sleep(0.3)  # let the buffers of the connection fill
+    since = cut(hosts)
+    reports = [told(client, since, 2000), told(server, since, 3000)]
+    print(f"   {size} B in flight: told after {reports[0]:.0f} ms (sender), {reports[1]:.0f} ms (receiver)")
+    finish(client, server)
+
+
+def with_operations(hosts):
+    """A pending receive and a pending send end with the report, not with their own deadline."""
+    server, client = pair(hosts)
+    client.say("recv 15000")
+    time.sleep(0.1)
+    cut(hosts)
+    start = time.monotonic()
+    _, status, elapsed = client.hear("ended").split()
+    assert status in ("KEEPALIVE", "CONNECTION_RESET"), status
+    assert time.monotonic() - start < 3 + SLACK / 1000, elapsed
+    finish(client, server)
+
+
+def mend(hosts):
+    assert run("ip", "-n", hosts.names[1], "link", "set", hosts.links[1], "up")
+    for host in range(2):
+        hosts.wait_until_up(host)
+
+
+def main():
+    hosts = Hosts()
+    failed = 0
+    cases = (
+        ("idle", idle), ("busy with 8 B", lambda h: busy(h, 8)), ("busy with 1 MiB", lambda h: busy(h, 1 << 20)),
+        ("pending operations", with_operations), ("again, after mending", idle))
+    try:
+        for name, case in cases:
+            try:
+                case(hosts)
+                print(f"ok   {name}", flush=True)
+            except AssertionError as error:
+                failed += 1
+                print(f"FAIL {name}: {error}", flush=True)
+            mend(hosts)
+    finally:
+        hosts.close()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

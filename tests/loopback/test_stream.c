@@ -1,0 +1,269 @@
+/*
+ * Streams: bytes in order, with and without wait-all, in any cut. TIMEOUT: 120
+ */
+#include "support/cases.h"
+#include "support/pair.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void open_pair(t_pair *pair, uint32_t flags)
+{
+    t_pair_opts opts = {.endpoint_flags = flags};
+
+    t_pair_open(pair, &opts);
+}
+
+static hws_id post(hws_id endpoint, const void *buffer, uint64_t length)
+{
+    hws_id op = 0;
+
+    CHECK_OK(hws_stream_send(endpoint, buffer, length, NULL, &op));
+    return op;
+}
+
+static hws_id want(hws_id endpoint, void *buffer, uint64_t length, uint32_t op_flags)
+{
+    hws_op_opts opts = {.struct_size = sizeof(opts), .flags = op_flags};
+    hws_id op = 0;
+
+    CHECK_OK(hws_stream_recv(endpoint, buffer, length, &opts, &op));
+    return op;
+}
+
+CASE_BOTH(wait_all_fills_the_buffer)
+{
+    static const size_t lengths[] = {1, 8, 4096, 65536, 1 << 20, (17 << 20) + 1};
+    t_pair pair;
+    char *out = t_alloc((17 << 20) + 1), *in = t_alloc((17 << 20) + 1);
+
+    open_pair(&pair, flags);
+    for (int i = 0; i < 6; i++) {
+        for (int early = 0; early < 2; early++) {
+            size_t length = lengths[i], first = length / 3, second = length / 2 - first;
+            hws_id recv = 0, sends[3];
+            t_fill(out, length, 1);
+            memset(in, 0, length);
+            if (early) {
+                recv = want(pair.endpoint[1], in, length, HWS_OP_WAIT_ALL);
+            }
+            sends[0] = post(pair.endpoint[0], out, first);
+            sends[1] = post(pair.endpoint[0], out + first, second);
+            t_pair_step(&pair);
+            if (early) {
+                CHECK_PENDING(recv);
+            }
+            sends[2] = post(pair.endpoint[0], out + first + second, length - first - second);
+            if (!early) {
+                recv = want(pair.endpoint[1], in, length, HWS_OP_WAIT_ALL);
+            }
+            hws_event event = WAIT_OK(&pair, recv);
+            CHECK_EQ(event.kind, HWS_EVENT_STREAM_RECV);
+            CHECK_EQ(event.length, length);
+            CHECK_FILLED(in, length, 1);
+            for (int j = 0; j < 3; j++) {
+                CHECK_EQ(WAIT_OK(&pair, sends[j]).kind, HWS_EVENT_STREAM_SEND);
+            }
+        }
+    }
+    free(out);
+    free(in);
+    t_pair_close(&pair);
+}
+
+CASE_BOTH(partial_receives_give_what_is_there)
+{
+    t_pair pair;
+    size_t total = 3 << 20, sent = 0, got = 0;
+    char *out = t_alloc(total), *in = t_alloc(total);
+    uint64_t random = 11;
+    hws_id send = 0, recv = 0;
+    hws_event event;
+
+    open_pair(&pair, flags);
+    t_fill(out, total, 4);
+    uint64_t start = t_now();
+    while (got < total) {
+        if (send == 0 && sent < total) {
+            size_t piece = 1 + t_random(&random) % (t_random(&random) % 4 == 0 ? 200000 : 50);
+            piece = piece > total - sent ? total - sent : piece;
+            send = post(pair.endpoint[0], out + sent, piece);
+            sent += piece;
+        }
+        if (recv == 0) {
+            size_t room = 1 + t_random(&random) % (t_random(&random) % 4 == 0 ? 300000 : 70);
+            room = room > total - got ? total - got : room;
+            recv = want(pair.endpoint[1], in + got, room, 0);
+        }
+        t_pair_step(&pair);
+        if (send != 0 && hws_wait(send, 0, &event) == HWS_OK) {
+            CHECK_OK(event.status);
+            send = 0;
+        }
+        if (hws_wait(recv, 0, &event) == HWS_OK) {
+            CHECK_OK(event.status);
+            CHECK(event.length > 0);
+            got += event.length;
+            recv = 0;
+        }
+        t_check_patience(__FILE__, __LINE__, start, "the whole stream");
+    }
+    CHECK_EQ(got, total);
+    CHECK_FILLED(in, total, 4);
+    free(out);
+    free(in);
+    t_pair_close(&pair);
+}
+
+CASE_BOTH(several_receives_are_filled_in_order)
+{
+    t_pair pair;
+    char out[4096], in[4096];
+    hws_id recvs[8];
+
+    open_pair(&pair, flags);
+    for (int i = 0; i < 8; i++) {
+        recvs[i] = want(pair.endpoint[1], in + i * 512, 512, HWS_OP_WAIT_ALL);
+    }
+    t_fill(out, sizeof(out), 9);
+    for (int i = 0; i < 64; i++) {
+        WAIT_OK(&pair, post(pair.endpoint[0], out + i * 64, 64));
+    }
+    for (int i = 0; i < 8; i++) {
+        CHECK_EQ(WAIT_OK(&pair, recvs[i]).length, 512);
+    }
+    CHECK_FILLED(in, sizeof(in), 9);
+    t_pair_close(&pair);
+}
+
+CASE_BOTH(scattered)
+{
+    hws_op_opts opts = {.struct_size = sizeof(opts), .flags = HWS_OP_IOV};
+    t_pair pair;
+    size_t length = 100000;
+    char *out = t_alloc(length), *in = t_alloc(length);
+
+    open_pair(&pair, flags);
+    for (uint32_t n = 1; n <= 33; n += 8) {
+        hws_iov from[33], to[33];
+        hws_id send = 0, recv = 0;
+        size_t piece = length / n;
+        for (uint32_t i = 0; i < n; i++) {
+            from[i].base = out + i * piece;
+            to[i].base = in + i * piece;
+            from[i].length = to[i].length = i + 1 < n ? piece : length - i * piece;
+        }
+        t_fill(out, length, n);
+        memset(in, 0, length);
+        opts.flags = HWS_OP_IOV;
+        CHECK_OK(hws_stream_send(pair.endpoint[0], from, n, &opts, &send));
+        opts.flags = HWS_OP_IOV | HWS_OP_WAIT_ALL;
+        CHECK_OK(hws_stream_recv(pair.endpoint[1], to, n, &opts, &recv));
+        CHECK_EQ(WAIT_OK(&pair, send).length, length);
+        CHECK_EQ(WAIT_OK(&pair, recv).length, length);
+        CHECK_FILLED(in, length, n);
+    }
+    free(out);
+    free(in);
+    t_pair_close(&pair);
+}
+
+CASE_BOTH(both_directions_are_separate)
+{
+    t_pair pair;
+    char in[2][8];
+
+    open_pair(&pair, flags);
+    hws_id send[2], recv[2];
+    for (int side = 0; side < 2; side++) {
+        recv[side] = want(pair.endpoint[side], in[side], 5, HWS_OP_WAIT_ALL);
+    }
+    send[0] = post(pair.endpoint[0], "hello", 5);
+    send[1] = post(pair.endpoint[1], "world", 5);
+    for (int side = 0; side < 2; side++) {
+        WAIT_OK(&pair, send[side]);
+        WAIT_OK(&pair, recv[side]);
+    }
+    CHECK_EQ(memcmp(in[1], "hello", 5), 0);
+    CHECK_EQ(memcmp(in[0], "world", 5), 0);
+    t_pair_close(&pair);
+}
+
+CASE_BOTH(nothing_to_send)
+{
+    t_pair pair;
+    char in[8];
+
+    open_pair(&pair, flags);
+    CHECK_EQ(WAIT_OK(&pair, post(pair.endpoint[0], NULL, 0)).length, 0);
+    WAIT_OK(&pair, post(pair.endpoint[0], "x", 1));
+    CHECK_EQ(WAIT_OK(&pair, want(pair.endpoint[1], in, 8, 0)).length, 1);
+    CHECK_EQ(in[0], 'x');
+    t_pair_close(&pair);
+}
+
+/* What was sent before the goodbye is read, then the end is told. */
+CASE_BOTH(end_of_stream)
+{
+    t_pair pair;
+    size_t length = 100000, got = 0;
+    char *out = t_alloc(length), *in = t_alloc(length);
+    hws_id op = 0;
+
+    open_pair(&pair, flags);
+    t_fill(out, length, 5);
+    op = post(pair.endpoint[0], out, length);
+    CHECK_OK(hws_close(pair.endpoint[0]));
+    uint64_t start = t_now();
+    while (got < length) {
+        hws_event event = WAIT_OK(&pair, want(pair.endpoint[1], in + got, length - got, 0));
+        got += event.length;
+        t_check_patience(__FILE__, __LINE__, start, "the rest of the stream");
+    }
+    WAIT_OK(&pair, op);
+    CHECK_FILLED(in, length, 5);
+    UNTIL(&pair, t_record_kinds(&pair.record[1], HWS_EVENT_DISCONNECTED, pair.endpoint[1]) == 1);
+    int32_t code = hws_stream_recv(pair.endpoint[1], in, 8, NULL, &op);
+    CHECK_CODE(code == HWS_OK ? WAIT(&pair, op).status : code, HWS_E_PEER_CLOSED);
+    free(out);
+    free(in);
+    t_pair_close(&pair);
+}
+
+CASE_BOTH(unfinished_receive_ends_with_the_connection)
+{
+    t_pair pair;
+    char in[100];
+
+    open_pair(&pair, flags);
+    hws_id recv = want(pair.endpoint[1], in, 100, HWS_OP_WAIT_ALL);
+    WAIT_OK(&pair, post(pair.endpoint[0], "0123456789", 10));
+    CHECK_OK(hws_close(pair.endpoint[0]));
+    CHECK_CODE(WAIT(&pair, recv).status, HWS_E_PEER_CLOSED);
+    t_pair_close(&pair);
+}
+
+/* UCX cannot cancel a stream receive: it ends with data or with its endpoint, in one event. */
+CASE_BOTH(cancel_is_a_request)
+{
+    hws_op_opts opts = {.struct_size = sizeof(opts), .callback = t_record_event};
+    t_pair pair;
+    char in[8];
+    hws_id op = 0;
+
+    open_pair(&pair, flags);
+    opts.callback_arg = &pair.record[1];
+    CHECK_OK(hws_stream_recv(pair.endpoint[1], in, 8, &opts, &op));
+    CHECK_OK(hws_cancel(op));
+    t_pair_idle(&pair, 20 * T_MS);
+    CHECK_OK(hws_close(pair.endpoint[1]));
+    UNTIL(&pair, hws_kind(pair.endpoint[1]) == HWS_E_STALE);
+    UNTIL(&pair, t_record_kinds(&pair.record[1], HWS_EVENT_CLOSED, pair.endpoint[1]) == 1);
+    CHECK_EQ(t_record_kinds(&pair.record[1], HWS_EVENT_STREAM_RECV, 0), 1);
+    t_seen seen;
+    CHECK(t_record_find(&pair.record[1], HWS_EVENT_STREAM_RECV, 0, 0, &seen));
+    CHECK_CODE(seen.event.status, HWS_E_CANCELED);
+    t_pair_close(&pair);
+}
+
+CASES_MAIN

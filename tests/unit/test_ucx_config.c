@@ -1,0 +1,301 @@
+/* UCX: both */
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "hawser.h"
+#include "lanes.h"
+#include "ucx_config.h"
+#include "ucx_loader.h"
+
+static const char *error_text(void)
+{
+    static hws_error error;
+
+    error.struct_size = sizeof(error);
+    hws_last_error(&error);
+    return error.text;
+}
+
+static void load(void)
+{
+    cr_assert_eq(hws__ucx_load(NULL), 0, "%s", error_text());
+}
+
+static int32_t try_pairs(const char *const *pairs)
+{
+    ucp_config_t *config = NULL;
+    const int32_t rc = hws__ucx_config(HWS__PROFILE_NONE, pairs, &config);
+
+    if (rc == 0)
+        hws__ucx.ucp_config_release(config);
+    return rc;
+}
+
+#define PAIRS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+Test(ucx_config, known_keys_are_taken_in_both_spellings, .init = load)
+{
+    static const char *const keys[][2] = {
+        {"TLS", "tcp"},
+        {"UCX_TLS", "tcp"},
+        {"POSIX_FIFO_SIZE", "64"},
+        {"MM_FIFO_SIZE", "64"},
+        {"UCX_MM_SEG_SIZE", "4096"},
+        {"TCP_KEEPIDLE", "1s"},
+        {"TCP_CM_REUSEADDR", "y"},
+        {"CM_REUSEADDR", "y"},
+        {"CMA_MEMORY_INVALIDATE", "y"},
+        {"SELF_DEVICES", "all"},
+        {"RNDV_THRESH", "8k"},
+        {"POSIX_USE_PROC_LINK", "n"},
+        {"POSIX_RX_BUFS_GROW", "64"},
+    };
+
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        cr_expect_eq(try_pairs(PAIRS(keys[i][0], keys[i][1])), 0, "%s", error_text());
+}
+
+Test(ucx_config, an_unknown_key_is_refused_by_name, .init = load)
+{
+    static const char *const keys[] = {
+        "TSL",    "UCX_TSL", "POSIX_FIFO_SIZ", "TCP_BOGUS", "FIFO_SIZE", "KEEPIDLE", "",
+        "POSIX_", "tls",     "RX_BUFS_GRO",    "UCX_",      "#"};
+
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        cr_expect_eq(try_pairs(PAIRS(keys[i], "1")), HWS_E_CONFIG, "%s", keys[i]);
+        cr_expect_not_null(strstr(error_text(), keys[i]), "%s", error_text());
+    }
+}
+
+Test(ucx_config, a_very_long_key_is_refused, .init = load)
+{
+    char key[5000];
+
+    memset(key, 'A', sizeof(key));
+    key[sizeof(key) - 1] = '\0';
+    cr_assert_eq(try_pairs(PAIRS(key, "1")), HWS_E_CONFIG);
+}
+
+Test(ucx_config, a_bad_value_and_a_key_without_value_are_refused, .init = load)
+{
+    cr_assert_eq(try_pairs(PAIRS("RNDV_THRESH", "nonsense")), HWS_E_CONFIG);
+    cr_assert_not_null(strstr(error_text(), "RNDV_THRESH"), "%s", error_text());
+    cr_assert_eq(try_pairs(PAIRS("TLS")), HWS_E_CONFIG);
+}
+
+Test(ucx_config, profiles_have_what_they_promise)
+{
+    struct hws__kv pairs[HWS__PROFILE_PAIRS_MAX];
+    const size_t n = hws__ucx_config_defaults(HWS__PROFILE_TCP, pairs, HWS__PROFILE_PAIRS_MAX);
+
+    cr_assert_gt(n, 3);
+    cr_assert_leq(n, HWS__PROFILE_PAIRS_MAX);
+    cr_assert_str_eq(pairs[0].key, "TLS");
+    cr_assert_null(strstr(pairs[0].value, "posix"));
+    cr_assert_eq(hws__ucx_config_defaults(HWS__PROFILE_NONE, pairs, 1), 0);
+    cr_assert_eq(hws__ucx_config_defaults(HWS__PROFILE_TCP, NULL, 0), n);
+    cr_assert_leq(hws__ucx_config_defaults(HWS__PROFILE_LOCAL, NULL, 0), HWS__PROFILE_PAIRS_MAX);
+}
+
+static void config_text(int profile, const char *const *pairs, char *text, size_t cap)
+{
+    ucp_config_t *config;
+    FILE *f = fmemopen(text, cap, "w");
+
+    cr_assert_eq(hws__ucx_config(profile, pairs, &config), 0, "%s", error_text());
+    hws__ucx.ucp_config_print(config, f, NULL, UCS_CONFIG_PRINT_CONFIG);
+    fclose(f);
+    hws__ucx.ucp_config_release(config);
+}
+
+Test(ucx_config, the_user_wins_over_a_profile, .init = load)
+{
+    static char text[64 << 10];
+
+    config_text(HWS__PROFILE_LOCAL, PAIRS("UCX_TLS", "tcp"), text, sizeof(text));
+    cr_assert_not_null(strstr(text, "UCX_TLS=tcp\n"));
+    setenv("UCX_TLS", "posix,tcp", 1);
+    config_text(HWS__PROFILE_LOCAL, NULL, text, sizeof(text));
+    cr_assert_not_null(strstr(text, "UCX_TLS=posix,tcp\n"));
+}
+
+Test(ucx_config, nobody_wins_over_tcp_only, .init = load)
+{
+    static char text[64 << 10];
+
+    setenv("UCX_TLS", "posix,tcp", 1);
+    config_text(HWS__PROFILE_TCP, PAIRS("TLS", "all"), text, sizeof(text));
+    cr_assert_not_null(strstr(text, "UCX_TLS=tcp,self"));
+}
+
+/* ---- a connection in one process, to see what arrived ---- */
+
+struct side {
+    ucp_context_h context;
+    ucp_worker_h worker;
+    ucp_ep_h ep;
+};
+
+static struct side server, client;
+
+static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
+{
+    (void)arg;
+    (void)ep;
+    (void)status;
+}
+
+static void on_request(ucp_conn_request_h request, void *arg)
+{
+    ucp_ep_params_t params = {
+        .field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER,
+        .conn_request = request,
+        .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+        .err_handler = {on_error, NULL},
+    };
+
+    (void)arg;
+    cr_assert_eq(hws__ucx.ucp_ep_create(server.worker, &params, &server.ep), UCS_OK);
+}
+
+static void open_side(struct side *side, int profile, const char *const *pairs)
+{
+    ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
+                           .features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP};
+    ucp_worker_params_t worker = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+                                  .thread_mode = UCS_THREAD_MODE_SINGLE};
+    ucp_config_t *config;
+
+    cr_assert_eq(hws__ucx_config(profile, pairs, &config), 0, "%s", error_text());
+    cr_assert_eq(hws__ucx.ucp_init_version(1, 13, &params, config, &side->context), UCS_OK);
+    hws__ucx.ucp_config_release(config);
+    cr_assert_eq(hws__ucx.ucp_worker_create(side->context, &worker, &side->worker), UCS_OK);
+}
+
+static void finish(void *request)
+{
+    if (request == NULL)
+        return;
+    cr_assert_not(UCS_PTR_IS_ERR(request));
+    while (hws__ucx.ucp_request_check_status(request) == UCS_INPROGRESS) {
+        hws__ucx.ucp_worker_progress(server.worker);
+        hws__ucx.ucp_worker_progress(client.worker);
+    }
+    hws__ucx.ucp_request_free(request);
+}
+
+static uint16_t listen_any(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    ucp_listener_params_t params = {
+        .field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER,
+        .sockaddr = {(const struct sockaddr *)&address, sizeof(address)},
+        .conn_handler = {on_request, NULL},
+    };
+    ucp_listener_attr_t attr = {.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR};
+    ucp_listener_h listener;
+
+    cr_assert_eq(hws__ucx.ucp_listener_create(server.worker, &params, &listener), UCS_OK);
+    cr_assert_eq(hws__ucx.ucp_listener_query(listener, &attr), UCS_OK);
+    return ((struct sockaddr_in *)&attr.sockaddr)->sin_port;
+}
+
+static void connect_pair(int profile, const char *const *pairs)
+{
+    static char buffer[8];
+    ucp_request_param_t none = {0};
+
+    open_side(&server, profile, pairs);
+    open_side(&client, profile, pairs);
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = listen_any(), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    ucp_ep_params_t params = {
+        .field_mask = UCP_EP_PARAM_FIELD_SOCK_ADDR | UCP_EP_PARAM_FIELD_FLAGS |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER,
+        .sockaddr = {(const struct sockaddr *)&address, sizeof(address)},
+        .flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER,
+        .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+        .err_handler = {on_error, NULL},
+    };
+    cr_assert_eq(hws__ucx.ucp_ep_create(client.worker, &params, &client.ep), UCS_OK);
+    void *send = hws__ucx.ucp_tag_send_nbx(client.ep, buffer, 8, 1, &none);
+    finish(hws__ucx.ucp_tag_recv_nbx(server.worker, buffer, 8, 0, 0, &none));
+    finish(send);
+}
+
+static void lanes(char *text, size_t cap, unsigned *flags)
+{
+    cr_assert_gt(hws__ucx_ep_lanes(client.ep, text, cap, flags), 0, "%s", error_text());
+}
+
+Test(ucx_config, shared_memory_stays_under_error_handling, .init = load, .timeout = 60)
+{
+    char text[256];
+    unsigned flags;
+
+    connect_pair(HWS__PROFILE_LOCAL, NULL);
+    lanes(text, sizeof(text), &flags);
+    cr_assert(flags & HWS__LANE_SHM, "%s", text);
+    cr_assert(flags & HWS__LANE_DATA_SHM, "%s", text);
+    cr_assert_not_null(strstr(text, "posix/memory"), "%s", text);
+}
+
+Test(ucx_config, without_the_option_it_is_dropped, .init = load, .timeout = 60)
+{
+    char text[256];
+    unsigned flags;
+
+    connect_pair(HWS__PROFILE_LOCAL, PAIRS("POSIX_ERROR_HANDLING", "n"));
+    lanes(text, sizeof(text), &flags);
+    cr_assert_not(flags & HWS__LANE_DATA_SHM, "%s", text);
+    cr_assert(flags & HWS__LANE_TCP, "%s", text);
+}
+
+Test(ucx_config, tcp_only_is_tcp_only, .init = load, .timeout = 60)
+{
+    char text[256];
+    unsigned flags;
+
+    setenv("UCX_TLS", "posix,tcp", 1);
+    connect_pair(HWS__PROFILE_TCP, PAIRS("TLS", "all"));
+    lanes(text, sizeof(text), &flags);
+    cr_assert_eq(flags, HWS__LANE_TCP, "%s", text);
+}
+
+static int option(int fd, int level, int name)
+{
+    int value = -1;
+    socklen_t size = sizeof(value);
+
+    return getsockopt(fd, level, name, &value, &size) == 0 ? value : -1;
+}
+
+/* UCX counts time in ticks and cuts it to whole seconds, so "3s" can arrive as 2. */
+static int kept_sockets(int interval)
+{
+    int kept = 0;
+
+    for (int fd = 3; fd < 256; fd++)
+        kept += option(fd, SOL_SOCKET, SO_KEEPALIVE) == 1 &&
+                option(fd, IPPROTO_TCP, TCP_KEEPIDLE) == 1 &&
+                option(fd, IPPROTO_TCP, TCP_KEEPINTVL) == interval &&
+                option(fd, IPPROTO_TCP, TCP_KEEPCNT) == 2;
+    return kept;
+}
+
+Test(ucx_config, keepalive_and_reuseaddr_reach_the_sockets, .init = load, .timeout = 60)
+{
+    int reused = 0;
+
+    connect_pair(HWS__PROFILE_TCP, PAIRS("TCP_KEEPINTVL", "3.5s"));
+    for (int fd = 3; fd < 256; fd++)
+        reused +=
+            option(fd, SOL_SOCKET, SO_ACCEPTCONN) == 1 && option(fd, SOL_SOCKET, SO_REUSEADDR) == 1;
+    cr_assert_geq(reused, 1);
+    cr_assert_geq(kept_sockets(3), 1);
+}
