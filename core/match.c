@@ -78,15 +78,24 @@ struct hws__op *hws__match_arrived(struct hws__scope *ep, struct hws__scope *wor
     return op;
 }
 
+/* ORDER: relaxed, by load and store: there is one writer, and a reader takes the figure as it is. */
+static void count(struct hws__scope *s, int32_t messages, int64_t bytes)
+{
+    uint32_t n = atomic_load_explicit(&s->messages, memory_order_relaxed);
+    uint64_t b = atomic_load_explicit(&s->bytes, memory_order_relaxed);
+
+    atomic_store_explicit(&s->messages, n + (uint32_t)messages, memory_order_relaxed);
+    atomic_store_explicit(&s->bytes, b + (uint64_t)bytes, memory_order_relaxed);
+}
+
 void hws__match_wait(struct hws__scope *ep, struct hws__scope *worker, struct hws__message *m)
 {
     uint32_t b = hws__bucket(m->tag);
 
     m->scope_ep = ep;
     m->scope_worker = worker;
-    ep->messages++;
-    worker->messages++;
-    worker->bytes += m->length;
+    count(ep, 1, 0);
+    count(worker, 1, (int64_t)m->length);
     hws__list_append(&ep->arrived, &m->order_ep);
     hws__list_append(&ep->by_tag[b], &m->tag_ep);
     hws__list_append(&worker->arrived, &m->order_worker);
@@ -98,9 +107,8 @@ void hws__match_unwait(struct hws__message *m)
     if (m->scope_ep == NULL) {
         return;
     }
-    m->scope_ep->messages--;
-    m->scope_worker->messages--;
-    m->scope_worker->bytes -= m->length;
+    count(m->scope_ep, -1, 0);
+    count(m->scope_worker, -1, -(int64_t)m->length);
     m->scope_ep = NULL;
     hws__list_remove(&m->order_ep);
     hws__list_remove(&m->tag_ep);
@@ -114,7 +122,7 @@ struct hws__message *hws__match_find(struct hws__scope *s, bool of_worker, uint6
     bool exact = mask == UINT64_MAX;
     struct hws__list *head = exact ? &s->by_tag[hws__bucket(tag)] : &s->arrived;
 
-    if (s->messages == 0) {
+    if (atomic_load_explicit(&s->messages, memory_order_relaxed) == 0) {
         return NULL;
     }
     for (struct hws__list *n = head->next; n != head; n = n->next) {

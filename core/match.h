@@ -9,6 +9,7 @@
 #define HWS_CORE_MATCH_H
 
 #include "list.h"
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -20,8 +21,9 @@ struct hws__message;
 struct hws__scope {
     uint32_t receives; /* posted, exact or not */
     uint32_t masked;   /* of these with a mask */
-    uint32_t messages; /* waiting */
-    uint64_t bytes;    /* of the messages */
+    /* Written by the worker's owner, read by anybody's hws_stats_get(). */
+    _Atomic uint32_t messages; /* waiting */
+    _Atomic uint64_t bytes;    /* of the messages */
     struct hws__list masked_receives;
     struct hws__list arrived; /* messages in order of arrival */
     struct hws__list exact[HWS__BUCKETS];

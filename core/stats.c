@@ -27,8 +27,8 @@ static void add(hws_stats *s, struct hws__worker *w)
     posted = atomic_load_explicit(&w->count.ops_posted, memory_order_relaxed);
     ended = atomic_load_explicit(&w->count.ops_ended, memory_order_relaxed);
     s->ops_pending += posted > ended ? posted - ended : 0;
-    s->unexpected += w->scope.messages;
-    s->unexpected_bytes += w->scope.bytes;
+    s->unexpected += atomic_load_explicit(&w->scope.messages, memory_order_relaxed);
+    s->unexpected_bytes += atomic_load_explicit(&w->scope.bytes, memory_order_relaxed);
     ADD(queue_overflows);
 }
 
