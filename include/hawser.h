@@ -101,7 +101,7 @@ typedef struct hws_iov {
     uint64_t length; /* bytes */
 } hws_iov;
 
-/** What happened. Kinds below 32 end an operation, the others concern an object. */
+/** What happened. Kinds below 32 end an operation, the others concern an object.  @group EventKind */
 #define HWS_EVENT_TAG_SEND 1
 #define HWS_EVENT_TAG_RECV 2
 #define HWS_EVENT_STREAM_SEND 3
@@ -390,6 +390,9 @@ HWS_API int32_t hws_kind(hws_id id);
 #define HWS_PROGRESS_THREAD 2   /* a thread of the library, which sleeps when idle */
 #define HWS_PROGRESS_THREAD_POLLING 3 /* a thread of the library, which never sleeps */
 
+/** Called first on the progress thread, to prepare it: name, priority, a host language's state. */
+typedef void (*hws_thread_fn)(void *arg);
+
 typedef struct hws_worker_opts {
     uint32_t struct_size;
     uint32_t mode;
@@ -397,8 +400,8 @@ typedef struct hws_worker_opts {
     uint64_t spin_ns;         /* how long a waiter spins before it sleeps; 0: 50 us */
     const uint64_t *cpu_mask; /* CPUs of the progress thread, 64 a word; nullable */
     uint32_t cpu_words;
-    uint32_t spares;                 /* isolated workers kept ready; 0: 1, UINT32_MAX: none */
-    void (*thread_start)(void *arg); /* called first on the progress thread; nullable */
+    uint32_t spares;            /* isolated workers kept ready; 0: 1, UINT32_MAX: none */
+    hws_thread_fn thread_start; /* called first on the progress thread; nullable */
     void *thread_start_arg;
     hws_sink sink; /* events of the worker itself, and of children without their own */
 } hws_worker_opts;
@@ -669,6 +672,7 @@ HWS_API int32_t hws_wait(hws_id op, uint64_t timeout_ns, hws_event *event);
 /**
  * Wait for one or all of many operations of one worker and take their results. Entries of `ops`
  * that ended are set to 0, their event stands at the same index; entries that are 0 are skipped.
+ * @param[in,out] ops ids of operations, or 0
  * @param count       entries
  * @param mode        HWS_WAIT_ANY or HWS_WAIT_ALL
  * @param[out] events array of `count` events; nullable
@@ -951,6 +955,7 @@ HWS_API int32_t hws_buffer_data(hws_id buffer, void **data, uint64_t *length);
 
 /**
  * A description for people of UCX's view of a context, worker or endpoint.
+ * @param id           context, worker or endpoint
  * @param[out] text    room for `size` bytes, always NUL-terminated; nullable if size is 0
  * @param[out] needed  bytes with the NUL; nullable
  * @return 0, HWS_E_TOO_BIG if it was cut
@@ -988,6 +993,7 @@ typedef struct hws_stats {
 
 /**
  * The counters of a context (all its workers) or of one worker.
+ * @param id  context or worker
  * @return 0, or the id's error
  * @thread any  @blocks no  @owns nothing  @since 0.1
  */

@@ -41,6 +41,10 @@ want ucx-utils have ucx_perftest
 want libcriterion-dev header criterion/criterion.h
 want libsodium-dev header sodium.h
 want libjansson-dev header jansson.h
+want libffi-dev header ffi.h
+want lua5.4 have lua5.4
+want liblua5.4-dev header lua5.4/lua.h
+want luajit have luajit
 want clang have clang
 want clang-format have clang-format
 want clang-tidy have clang-tidy

@@ -1,0 +1,27 @@
+"""What is wrong with an input: file, line and reason, as compilers print it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    path: str
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.reason}"
+
+
+class Refused(Exception):
+    """An input outside the dialect; carries every problem that was found."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__("\n".join(str(p) for p in sorted(set(problems))))
+        self.problems = sorted(set(problems))
+
+
+def refuse(path: str, line: int, reason: str) -> Refused:
+    return Refused([Problem(path, line, reason)])
