@@ -138,7 +138,7 @@ static void set_sink(struct hws__op *op, const struct hws__post *p)
     op->flags = p->opts->flags;
     op->kind = (uint8_t)p->kind;
     op->source = p->source;
-    op->worker = p->worker;
+    atomic_store_explicit(&op->worker, p->worker, memory_order_relaxed);
     op->wanted = 0;
     op->event_flags = 0;
     op->done_length = 0;

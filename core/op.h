@@ -46,7 +46,8 @@ enum hws__stage {
 
 struct hws__op {
     _Atomic uint64_t id; /* 0 while free */
-    struct hws__worker *worker;
+    /* A canceller reads it before it knows that the operation is still the one it means. */
+    _Atomic(struct hws__worker *) worker;
     struct hws__endpoint *ep; /* null: of the worker */
     void *buffer;
     uint64_t length;

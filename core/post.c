@@ -107,7 +107,7 @@ static int32_t submit(struct hws__post *p, hws_id *out)
         return hws__fail(HWS_E_TOO_MANY, p->source, "no operation is free");
     }
     if ((r = keep(op, p)) < 0) {
-        op->worker = p->worker;
+        atomic_store_explicit(&op->worker, p->worker, memory_order_relaxed);
         hws__op_release(op);
         return hws__fail(r, p->source, "header of %llu bytes", (unsigned long long)p->mask);
     }
@@ -229,7 +229,7 @@ static void run_submission(struct hws__worker *w, struct hws__op *op)
         void (*fn)(struct hws__worker *, void *) = op->command;
         void *arg = op->buffer;
 
-        op->worker = w;
+        atomic_store_explicit(&op->worker, w, memory_order_relaxed);
         hws__op_release(op);
         fn(w, arg);
         return;
