@@ -138,6 +138,18 @@ static void buried(void *request, ucs_status_t status, void *user_data)
     hws__ucx.ucp_request_free(request);
 }
 
+/* Close UCX's endpoint; true if UCX will say when that is done. */
+static bool cut(struct hws__uworker *u, ucp_ep_h ucx, const ucp_request_param_t *p)
+{
+    bool pending = UCS_PTR_IS_PTR(hws__ucx.ucp_ep_close_nbx(ucx, p));
+
+    u->worker->pending_ucx += pending;
+    /* Events that UCX's thread could not deliver during the call wait under the number of a descriptor
+     * that is closed now: empty that queue before another UCX worker is given the same number. */
+    hws__ucx.ucp_worker_progress(u->ucx);
+    return pending;
+}
+
 void hws__endpoint_detach(struct hws__endpoint *ep)
 {
     ucp_request_param_t p = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
@@ -165,8 +177,7 @@ void hws__endpoint_detach(struct hws__endpoint *ep)
     }
     p.user_data = u;
     hws__uworker_heat(u);
-    if (ucx != NULL && UCS_PTR_IS_PTR(hws__ucx.ucp_ep_close_nbx(ucx, &p))) {
-        ep->worker->pending_ucx++;
+    if (ucx != NULL && cut(u, ucx, &p)) {
         return;
     }
     if (u->role == HWS__ISOLATED) {

@@ -214,6 +214,37 @@ static int look_at_cold(struct hws__worker *w)
     return hot;
 }
 
+/*
+ * The safety net: work in cold UCX workers that nothing announced. By the clock, not by the length of
+ * one sleep: a program may never sleep long. An empty progress may still have taken what the arming
+ * stood for, so each is armed again.
+ */
+static int check_cold(struct hws__worker *w, uint64_t now)
+{
+    int lost = 0;
+
+    if (now - w->cold_checked < HWS__SAFETY_NS) {
+        return 0;
+    }
+    w->cold_checked = now;
+    for (struct hws__list *n = w->uworkers.next; n != &w->uworkers; n = n->next) {
+        struct hws__uworker *u = hws__container(n, struct hws__uworker, link);
+
+        if (u->hot) {
+            continue;
+        }
+        if (hws__ucx.ucp_worker_progress(u->ucx) != 0) {
+            look_at_cold(w);
+            lost += !u->hot; /* else it was announced just now */
+            hws__uworker_heat(u);
+        } else if (hws__uworker_cool(u) < 0) {
+            hws__uworker_heat(u);
+        }
+    }
+    HWS__COUNT(w, safety_wakeups, lost);
+    return lost;
+}
+
 /* UCX workers that had nothing to do for long are watched instead of swept. */
 static void cool_idle(struct hws__worker *w)
 {
@@ -262,6 +293,7 @@ int hws__slow(struct hws__worker *w)
     w->tick = 0;
     atomic_fetch_add_explicit(&w->activity, 1, memory_order_relaxed);
     done = look_at_cold(w);
+    done += check_cold(w, now);
     cool_idle(w);
     if (w->heap_size != 0) {
         hws__op_expire(w, now);
@@ -346,24 +378,6 @@ static int wait_for_events(struct hws__worker *w, struct epoll_event *events, in
     return 0;
 }
 
-/* After a full sleep: was there work that nothing announced? */
-static void check_safety_net(struct hws__worker *w)
-{
-    bool caught = false;
-
-    for (struct hws__list *n = w->uworkers.next; n != &w->uworkers; n = n->next) {
-        struct hws__uworker *u = hws__container(n, struct hws__uworker, link);
-
-        if (!u->hot && hws__ucx.ucp_worker_progress(u->ucx) != 0) {
-            hws__uworker_heat(u);
-            caught = true;
-        }
-    }
-    if (caught) {
-        HWS__COUNT(w, safety_wakeups, 1);
-    }
-}
-
 void hws__wakefd_drain(struct hws__worker *w)
 {
     uint64_t dummy;
@@ -407,8 +421,5 @@ void hws__sleep(struct hws__worker *w, uint64_t timeout_ns, int extra_fd)
     }
     if (extra_fd >= 0) {
         n += look_at_cold(w);
-    }
-    if (n == 0 && hws__now() - now >= HWS__SAFETY_NS) {
-        check_safety_net(w);
     }
 }

@@ -20,8 +20,8 @@
 #define HWS__LOOK_NS 1000000u
 /** Empty sweeps between the slow checks: deadlines, cold workers. About 50 us. */
 #define HWS__TICK 2048u
-/** The safety net under a sleep. */
-#define HWS__SAFETY_NS 250000000u
+/** The safety net: how often cold UCX workers are looked at unasked, and how long a sleep may be. */
+#define HWS__SAFETY_NS 1000000000u
 
 extern _Thread_local char hws__token __attribute__((tls_model("initial-exec")));
 extern _Thread_local uint32_t hws__callback_depth __attribute__((tls_model("initial-exec")));

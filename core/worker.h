@@ -83,6 +83,7 @@ struct hws__worker {
     struct hws__op **heap;
     uint32_t heap_size, heap_room;
     uint64_t next_deadline;
+    uint64_t cold_checked; /* when, see check_cold() */
 
     struct hws__context *context;
     struct hws__uworker *main, *tcp; /* null once the worker is closed */

@@ -983,7 +983,7 @@ typedef struct hws_stats {
     uint64_t events;          /* delivered */
     uint64_t queue_overflows; /* events that did not fit into a queue's ring */
     uint64_t wakeups;         /* returns from sleep */
-    uint64_t safety_wakeups;  /* sleeps ended by the safety net with work waiting: should be 0 */
+    uint64_t safety_wakeups;  /* work that only the safety net found: should be 0 */
     uint64_t signals;         /* wake-ups sent to a sleeping thread */
     uint64_t unexpected;      /* messages waiting for a receive, now */
     uint64_t unexpected_bytes;
