@@ -6,6 +6,7 @@
 #include "host.h"
 #include "listener.h"
 #include "log.h"
+#include "multi.h"
 #include "progress.h"
 #include "sockets.h"
 #include "time.h"
@@ -30,6 +31,9 @@ struct hws__endpoint *hws__endpoint_new(struct hws__worker *w)
         hws__list_init(&ep->wait_link);
         hws__list_init(&ep->attention);
         hws__scope_init(&ep->scope);
+        hws__scope_init(&ep->multi_scope);
+        hws__list_init(&ep->multis);
+        hws__list_init(&ep->multi_early);
         ep->close_timeout = HWS__CLOSE_NS;
     }
     return ep;
@@ -275,6 +279,7 @@ static void drop_unfetched(struct hws__endpoint *ep)
             hws__message_release(m);
         }
     }
+    hws__multi_lost(ep);
 }
 
 static void tell_disconnected(struct hws__endpoint *ep, int32_t status)
@@ -298,6 +303,10 @@ static void finish(struct hws__endpoint *ep)
 
     while (!hws__list_empty(&ep->scope.arrived)) {
         hws__message_release(hws__container(ep->scope.arrived.next, struct hws__message, order_ep));
+    }
+    while (!hws__list_empty(&ep->multi_scope.arrived)) {
+        hws__message_release(
+            hws__container(ep->multi_scope.arrived.next, struct hws__message, order_ep));
     }
     if (!ep->silent) {
         hws__emit(ep->worker, &ep->sink, &e, NULL);

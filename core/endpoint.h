@@ -55,6 +55,13 @@ struct hws__endpoint {
 
     uint64_t sent, received, bytes_sent, bytes_received;
     struct hws__scope scope;
+    struct hws__scope multi_scope;
+    struct hws__list multis;      /* multi-buffer messages with parts to be fetched */
+    struct hws__list multi_early; /* parts whose list is still to come */
+    uint32_t multi_early_count;
+    uint64_t multi_sent, multi_received; /* numbers of the last ones */
+    uint64_t multi_bytes_max;            /* what the peer takes */
+    uint32_t multi_count_max;
     struct hws__list ops;
     uint32_t op_count;
 

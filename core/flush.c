@@ -17,7 +17,7 @@ static bool is_send(const struct hws__op *op)
 {
     return op->stage == HWS__STAGE_UCX &&
            (op->kind == HWS_EVENT_TAG_SEND || op->kind == HWS_EVENT_AM_SEND ||
-            op->kind == HWS_EVENT_STREAM_SEND);
+            op->kind == HWS_EVENT_STREAM_SEND || op->kind == HWS_EVENT_MULTI_SEND);
 }
 
 bool hws__flush_sends(const struct hws__endpoint *ep, uint64_t sequence)

@@ -4,6 +4,7 @@
 #include "host.h"
 #include "listener.h"
 #include "log.h"
+#include "multi.h"
 #include "progress.h"
 #include "ucx_loader.h"
 #include <stdlib.h>
@@ -13,7 +14,18 @@
 #define MAGIC 0x31525748u /* "HWR1", little endian */
 #define REFUSED_NS UINT64_C(1000000000)
 
-enum type { HELLO = 1, CHALLENGE, PROOF, WELCOME, REFUSED, GOODBYE, GOODBYE_ACK, FLUSH, FLUSH_ACK };
+enum type {
+    HELLO = 1,
+    CHALLENGE,
+    PROOF,
+    WELCOME,
+    REFUSED,
+    GOODBYE,
+    GOODBYE_ACK,
+    FLUSH,
+    FLUSH_ACK,
+    MULTI_REFUSED
+};
 
 #define FLAG_SHARED 1u /* my UCX worker serves several endpoints: send REPLY along */
 #define FLAG_KEY 2u    /* I have a pre-shared key */
@@ -25,9 +37,11 @@ struct control {
     int32_t code;
     uint32_t reason; /* HWS_REASON_* of the sender */
     uint64_t host, pid;
-    uint64_t sequence; /* of a flush */
+    uint64_t sequence; /* of a flush or a multi-buffer message */
     unsigned char nonce[HWS__NONCE], proof[HWS__PROOF];
-    unsigned char zero[24];
+    uint64_t multi_bytes_max; /* the sender takes multi-buffer messages up to here */
+    uint32_t multi_count_max;
+    unsigned char zero[12];
 };
 
 _Static_assert(sizeof(struct control) == 128, "the wire format");
@@ -83,6 +97,8 @@ static void send_control(struct hws__endpoint *ep, struct control *c, enum type 
     m->host = hws__host_hash();
     m->pid = (uint64_t)getpid();
     m->reason = ep->reason;
+    m->multi_bytes_max = ep->worker->multi_bytes_max;
+    m->multi_count_max = ep->worker->multi_count_max;
     p.user_data = m;
     if (!UCS_PTR_IS_PTR(
             hws__ucx.ucp_am_send_nbx(ep->ucx, HWS__AM_CONTROL, NULL, 0, m, sizeof *m, &p))) {
@@ -130,6 +146,13 @@ void hws__flush_send(struct hws__endpoint *ep, uint64_t sequence)
     struct control c = {.sequence = sequence};
 
     send_control(ep, &c, FLUSH);
+}
+
+void hws__multi_refuse_send(struct hws__endpoint *ep, uint64_t sequence, int32_t code)
+{
+    struct control c = {.sequence = sequence, .code = code};
+
+    send_control(ep, &c, MULTI_REFUSED);
 }
 
 void hws__goodbye(struct hws__endpoint *ep)
@@ -283,6 +306,9 @@ static void dispatch(struct hws__endpoint *ep, const struct control *m)
         ep->flush_acked = m->sequence > ep->flush_acked ? m->sequence : ep->flush_acked;
         ep->worker->todo = true;
         break;
+    case MULTI_REFUSED:
+        hws__multi_refused(ep, m->sequence, m->code);
+        break;
     case GOODBYE_ACK:
         ep->acked = true;
         hws__endpoint_attend(ep);
@@ -327,6 +353,8 @@ ucs_status_t hws__control_cb(void *arg, const void *header, size_t header_length
     }
     ep->peer_host = m.host;
     ep->peer_pid = m.pid;
+    ep->multi_bytes_max = m.multi_bytes_max;
+    ep->multi_count_max = m.multi_count_max;
     ep->send_flags = m.flags & FLAG_SHARED ? UCP_AM_SEND_FLAG_REPLY : 0;
     dispatch(ep, &m);
     return UCS_OK;

@@ -19,6 +19,8 @@
 #define HWS__AM_CONTROL 0
 #define HWS__AM_TAG 1
 #define HWS__AM_USER 2
+#define HWS__AM_MULTI 3
+#define HWS__AM_MULTI_PART 4
 
 #define HWS__PROTOCOL 1
 #define HWS__CLIENT_MAGIC 0x4857u
@@ -38,6 +40,8 @@ void hws__hello_welcome(struct hws__endpoint *ep);
 void hws__hello_refuse(struct hws__endpoint *ep, int32_t code);
 /** Sends a flush; the peer answers with the same number. */
 void hws__flush_send(struct hws__endpoint *ep, uint64_t sequence);
+/** Tells the peer that its multi-buffer message of this number was refused. */
+void hws__multi_refuse_send(struct hws__endpoint *ep, uint64_t sequence, int32_t code);
 /** Sends a goodbye; the answer ends the phase. */
 void hws__goodbye(struct hws__endpoint *ep);
 /** UCX's handler of HWS__AM_CONTROL. */

@@ -1,5 +1,6 @@
 #include "message.h"
 #include "endpoint.h"
+#include "multi.h"
 #include "progress.h"
 #include "ucx_loader.h"
 #include <stdlib.h>
@@ -31,6 +32,7 @@ struct hws__message *hws__message_take(struct hws__worker *w, uint32_t kind)
     m->data = NULL;
     m->scope_ep = m->scope_worker = NULL;
     m->rndv = m->raw = m->fetching = m->hooked = false;
+    m->multi = NULL;
     m->free_fn = NULL;
     m->length = m->header_length = 0;
     hws__list_init(&m->held);
@@ -133,6 +135,9 @@ void hws__message_release(struct hws__message *m)
     hws__match_unwait(m);
     hws__list_remove(&m->kept);
     hws__obj_hide(&m->obj);
+    if (m->multi != NULL) {
+        hws__multi_release(m);
+    }
     drop_desc(m);
     drop_memory(m);
     if (m->header_length > HWS__MESSAGE_INLINE) {

@@ -34,6 +34,8 @@ struct hws__message {
     bool raw;         /* `desc` is a ucp_tag_message_h of a raw endpoint */
     bool fetching;    /* a receive works on `desc` */
     bool hooked;
+    struct hws__multi *multi; /* a multi-buffer message, see multi.h */
+    uint64_t sequence;        /* of the multi-buffer message that it is a part of */
     hws_free_fn free_fn;
     void *alloc_arg;
     hws_am_detail detail;

@@ -2,6 +2,7 @@
 #include "endpoint.h"
 #include "error.h"
 #include "heap.h"
+#include "multi.h"
 #include "options.h"
 #include "progress.h"
 #include "queue.h"
@@ -141,6 +142,8 @@ static void set_sink(struct hws__op *op, const struct hws__post *p)
     atomic_store_explicit(&op->worker, p->worker, memory_order_relaxed);
     op->wanted = 0;
     op->event_flags = 0;
+    op->record = NULL;
+    op->multi = NULL;
     op->done_length = 0;
     op->heap = 0;
     op->ucx = NULL;
@@ -284,7 +287,7 @@ void hws__op_event(const struct hws__op *op, hws_event *event)
                          .length = op->done_length,
                          .tag = op->done_tag,
                          .user = op->user,
-                         .detail = op->detail};
+                         .detail = op->status >= 0 ? op->record : op->detail};
 }
 
 void hws__op_unlink(struct hws__op *op)
@@ -311,6 +314,13 @@ void hws__op_unlink(struct hws__op *op)
     }
 }
 
+void hws__op_unclaimed(struct hws__op *op)
+{
+    if (op->record != NULL && op->status >= 0) {
+        hws__multi_unclaimed(op->record);
+    }
+}
+
 void hws__op_finish(struct hws__op *op, int32_t status)
 {
     struct hws__worker *w = op->worker;
@@ -332,11 +342,14 @@ void hws__op_finish(struct hws__op *op, int32_t status)
     if (op->queue != NULL) {
         hws__op_event(op, &event);
         HWS__COUNT(w, events, 1);
-        hws__queue_push(op->queue, op->queue_id, &event, true, &w->count.queue_overflows);
+        if (!hws__queue_push(op->queue, op->queue_id, &event, true, &w->count.queue_overflows)) {
+            hws__op_unclaimed(op);
+        }
         hws__op_release(op);
         return;
     }
     if (op->flags & HWS_OP_DETACHED) {
+        hws__op_unclaimed(op);
         hws__op_release(op);
         return;
     }
@@ -410,6 +423,9 @@ static void end_orphans(struct hws__list *ops, const struct hws__uworker *u)
         next = n->next;
         if (op->stage == HWS__STAGE_UCX && op->uworker == u) {
             op->worker->pending_ucx--;
+            if (op->multi != NULL) {
+                hws__multi_orphan(op);
+            }
             hws__op_finish(op, op->wanted != 0                    ? op->wanted
                                : op->ep != NULL && op->ep->failed ? op->ep->status
                                                                   : HWS_E_CANCELED);

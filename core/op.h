@@ -75,6 +75,8 @@ struct hws__op {
     uint64_t done_length;
     uint64_t done_tag;
     const char *detail;
+    const void *record;         /* what the event's detail is on success */
+    struct hws__message *multi; /* of a multi-buffer receive that waits for parts */
     hws_id source;
 
     void *ucx;                    /* the UCX request */
@@ -109,6 +111,7 @@ struct hws__post {
     uint64_t tag;
     uint64_t mask; /* or the length of the header */
     const void *header;
+    uint64_t keep;            /* bytes of `header` that a submission copies, but for AM_SEND */
     const hws_op_opts *opts;  /* never null inside run */
     struct hws__op *op;       /* taken, or null */
     struct hws__queue *queue; /* a place is reserved in it, or null */
@@ -117,6 +120,7 @@ struct hws__post {
     uint32_t kind;
     uint32_t done_flags;
     int32_t done_status; /* HWS_DONE with this status: truncated */
+    const void *done_record;
     uint32_t am_id;
 };
 
@@ -143,6 +147,8 @@ int32_t hws__op_id_error(hws_id id);
 
 /** End an operation: the one place where final events are made. Owner only. */
 void hws__op_finish(struct hws__op *op, int32_t status);
+/** Nobody will see the result of an ended operation: give back what it holds. Owner only. */
+void hws__op_unclaimed(struct hws__op *op);
 /** Take it out of the match and deadline structures; part of hws__op_finish(). */
 void hws__op_unlink(struct hws__op *op);
 /** Leave and rejoin the lists of endpoint or worker, between two stages. */

@@ -38,7 +38,8 @@ static int32_t done_inline(struct hws__post *p)
                                        .flags = p->done_flags,
                                        .length = p->done_length,
                                        .tag = p->done_tag,
-                                       .user = p->opts->user};
+                                       .user = p->opts->user,
+                                       .detail = p->done_status >= 0 ? p->done_record : NULL};
     }
     return HWS_DONE;
 }
@@ -59,6 +60,7 @@ int32_t hws__post_settle(struct hws__post *p, int32_t r, hws_id *out)
         op->done_length = p->done_length;
         op->done_tag = p->done_tag;
         op->event_flags = p->done_flags;
+        op->record = p->done_record;
         if (out != NULL) {
             *out = atomic_load_explicit(&op->id, memory_order_relaxed);
         }
@@ -87,6 +89,15 @@ static int32_t keep(struct hws__op *op, struct hws__post *p)
             to = (char *)op->extra + 8;
         }
         memcpy(to, p->header, p->mask);
+        p->header = to;
+    }
+    if (p->keep != 0) {
+        void *to = op->header;
+
+        if (p->keep > HWS__OP_HEADER && (to = op->extra = malloc(p->keep)) == NULL) {
+            return HWS_E_NO_MEMORY;
+        }
+        memcpy(to, p->header, p->keep);
         p->header = to;
     }
     if ((p->opts->flags & HWS_OP_IOV) && p->length <= HWS__OP_IOV && p->length != 0) {

@@ -2,6 +2,7 @@
 #include "am.h"
 #include "endpoint.h"
 #include "listener.h"
+#include "multi.h"
 #include "raw.h"
 #include "time.h"
 #include "ucx_loader.h"
@@ -165,6 +166,9 @@ static int finish_sweep(struct hws__worker *w)
     }
     if (!hws__list_empty(&w->am_pending)) {
         done += hws__am_step(w);
+    }
+    if (!hws__list_empty(&w->multi_pending)) {
+        done += hws__multi_step(w);
     }
     if (!hws__list_empty(&w->attention)) {
         done += attend(w);

@@ -29,6 +29,8 @@ static void add(hws_stats *s, struct hws__worker *w)
     s->ops_pending += posted > ended ? posted - ended : 0;
     s->unexpected += atomic_load_explicit(&w->scope.messages, memory_order_relaxed);
     s->unexpected_bytes += atomic_load_explicit(&w->scope.bytes, memory_order_relaxed);
+    s->unexpected += atomic_load_explicit(&w->multi_scope.messages, memory_order_relaxed);
+    s->unexpected_bytes += atomic_load_explicit(&w->multi_scope.bytes, memory_order_relaxed);
     ADD(queue_overflows);
 }
 

@@ -3,6 +3,7 @@
 #include "endpoint.h"
 #include "error.h"
 #include "hello.h"
+#include "multi.h"
 #include "progress.h"
 #include "raw.h"
 #include "ucx_loader.h"
@@ -88,6 +89,8 @@ int32_t hws__uworker_adopt(struct hws__worker *w, struct hws__uworker *u)
         set_handler(u, HWS__AM_CONTROL, hws__control_cb);
         set_handler(u, HWS__AM_TAG, hws__tag_cb);
         set_handler(u, HWS__AM_USER, hws__am_cb);
+        set_handler(u, HWS__AM_MULTI, hws__multi_cb);
+        set_handler(u, HWS__AM_MULTI_PART, hws__multi_part_cb);
     } else {
         hws__raw_handlers(u);
     }

@@ -154,7 +154,9 @@ static void result(const struct hws__op *op, hws_event *event)
     }
     if (event != NULL) {
         hws__op_event(op, event);
-        event->detail = op->detail != NULL ? detail_text : NULL;
+        if (op->detail != NULL) {
+            event->detail = detail_text;
+        }
     }
 }
 
@@ -164,6 +166,12 @@ static void take(struct hws__op *op, hws_event *event)
     struct hws__worker *w = op->worker;
 
     result(op, event);
+    if (event == NULL && op->record != NULL && op->status >= 0) {
+        bool nested = hws__own(w);
+
+        hws__op_unclaimed(op);
+        hws__disown(w, nested);
+    }
     if (hws__own_try(w)) {
         hws__op_release(op);
         hws__own_release(w);

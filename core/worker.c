@@ -3,6 +3,7 @@
 #include "error.h"
 #include "guard.h"
 #include "listener.h"
+#include "multi.h"
 #include "options.h"
 #include "progress.h"
 #include "ucx_loader.h"
@@ -37,6 +38,8 @@ static void init_lists(struct hws__worker *w)
                                  &w->free_messages[0],
                                  &w->free_messages[1],
                                  &w->am_pending,
+                                 &w->multi_pending,
+                                 &w->free_multis,
                                  &w->kept,
                                  &w->flushing,
                                  &w->uworkers,
@@ -50,6 +53,7 @@ static void init_lists(struct hws__worker *w)
         hws__list_init(lists[i]);
     }
     hws__scope_init(&w->scope);
+    hws__scope_init(&w->multi_scope);
     w->epfd = w->wakefd = -1;
     w->next_deadline = UINT64_MAX;
 }
@@ -74,6 +78,8 @@ static int32_t copy_options(struct hws__worker *w, const hws_worker_opts *o)
     w->mode = o->mode;
     w->spin_ns = o->spin_ns != 0 ? o->spin_ns : HWS__SPIN_NS;
     w->spares_wanted = o->spares == UINT32_MAX ? 0 : o->spares != 0 ? o->spares : 1;
+    w->multi_bytes_max = o->multi_bytes_max != 0 ? o->multi_bytes_max : UINT64_MAX;
+    w->multi_count_max = o->multi_count_max != 0 ? o->multi_count_max : HWS__MULTI_COUNT;
     w->thread_start = o->thread_start;
     w->thread_start_arg = o->thread_start_arg;
     snprintf(w->name, sizeof w->name, "%s", o->name != NULL ? o->name : "hawser");
@@ -100,6 +106,12 @@ static void free_parts(struct hws__worker *w)
             hws__obj_free(&hws__objects, &hws__container(n, struct hws__message, held)->obj);
         }
     }
+    while ((n = hws__list_pop(&w->free_multis)) != NULL) {
+        free(hws__container(n, struct hws__multi, link));
+    }
+    free(w->multi_scratch);
+    w->multi_scratch = NULL;
+    w->multi_scratch_room = 0;
     for (uint32_t i = 0; i <= HWS_AM_ID_MAX; i++) {
         free(w->handlers[i]);
         w->handlers[i] = NULL;
@@ -250,6 +262,10 @@ static void drop_messages(struct hws__worker *w)
     while (!hws__list_empty(&w->scope.arrived)) {
         hws__message_release(
             hws__container(w->scope.arrived.next, struct hws__message, order_worker));
+    }
+    while (!hws__list_empty(&w->multi_scope.arrived)) {
+        hws__message_release(
+            hws__container(w->multi_scope.arrived.next, struct hws__message, order_worker));
     }
 }
 

@@ -73,6 +73,13 @@ struct hws__worker {
     struct hws__list am_pending; /* messages that need memory or fetching, by order_worker */
     struct hws__list kept;       /* messages and buffers that the user holds */
     struct hws__scope scope;
+    struct hws__scope multi_scope;  /* of multi-buffer messages */
+    struct hws__list multi_pending; /* messages to go on with after the sweep, by order_worker */
+    struct hws__list free_multis;
+    void *multi_scratch; /* for a list on its way into UCX */
+    uint64_t multi_scratch_room;
+    uint64_t multi_bytes_max;
+    uint32_t multi_count_max;
     uint64_t sequence;
     uint32_t flushes; /* flushes that UCX has done and that wait for earlier sends */
     struct hws__list flushing;

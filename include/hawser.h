@@ -7,7 +7,7 @@
  *   2. Types              7. Listener                12. Active messages
  *   3. Errors             8. Endpoint                13. Buffers
  *   4. Library and log    9. Operations and queues   14. Information and statistics
- *   5. Context           10. Tagged messages
+ *   5. Context           10. Tagged messages         15. Multi-buffer messages
  *
  * SHAPE. A context holds one UCX instance and its configuration. A worker is a progress domain. A
  * listener or an endpoint lives on a worker. Everything is named by an id and closed by
@@ -111,7 +111,10 @@ typedef struct hws_iov {
 #define HWS_EVENT_FLUSH 7
 #define HWS_EVENT_CONNECT 8
 #define HWS_EVENT_TASK 9
-#define HWS_EVENT_AM 32       /* an active message arrived; detail: hws_am_detail */
+#define HWS_EVENT_MULTI_SEND 20
+#define HWS_EVENT_MULTI_RECV 21 /* detail: hws_multi_detail, unless it ends hws_multi_fetch() */
+#define HWS_EVENT_MULTI_LIST 22 /* what HWS_MULTI_LIST asked for; detail: hws_multi_detail */
+#define HWS_EVENT_AM 32         /* an active message arrived; detail: hws_am_detail */
 #define HWS_EVENT_REQUEST 33  /* a peer wants to connect; source: its endpoint, op: the listener */
 #define HWS_EVENT_ACCEPTED 34 /* a peer is connected; source: its endpoint, op: the listener */
 #define HWS_EVENT_DISCONNECTED \
@@ -403,7 +406,10 @@ typedef struct hws_worker_opts {
     uint32_t spares;            /* isolated workers kept ready; 0: 1, UINT32_MAX: none */
     hws_thread_fn thread_start; /* called first on the progress thread; nullable */
     void *thread_start_arg;
-    hws_sink sink; /* events of the worker itself, and of children without their own */
+    hws_sink sink;            /* events of the worker itself, and of children without their own */
+    uint64_t multi_bytes_max; /* of an arriving multi-buffer message; 0: no limit */
+    uint32_t multi_count_max; /* its segments; 0: 65536 */
+    uint32_t reserved;
 } hws_worker_opts;
 
 /**
@@ -998,6 +1004,119 @@ typedef struct hws_stats {
  * @thread any  @blocks no  @owns nothing  @since 0.1
  */
 HWS_API int32_t hws_stats_get(hws_id id, hws_stats *out);
+
+/* ------------------------------------------------------------------------------------------------
+ * 15. Multi-buffer messages: many segments in one message, in any mix of sizes and kinds of memory
+ *
+ * The sender names its segments in one call; the receiver needs to know nothing beforehand. Small
+ * segments travel together, large ones one by one by rendezvous, all at once, straight into their
+ * place. These messages are matched like tagged messages (section 10), among themselves: a tagged
+ * receive never takes one, nor the reverse.
+ *
+ * A receive is done in one step or in two. In one: the library, or the receive's `alloc`, provides
+ * the memory of each segment, and the final event brings it as a buffer. In two, with
+ * HWS_MULTI_LIST: the receive ends as soon as a message is there, with the list of its segments;
+ * then hws_multi_fetch() moves the data into memory of the receiver's choice.
+ *
+ * Each worker limits what it takes, hws_worker_opts.multi_count_max and multi_bytes_max. A peer
+ * learns the limits when it connects: its hws_multi_send() returns HWS_E_TOO_BIG. What is over a
+ * limit of a single receive is refused: the receive ends in HWS_E_TOO_BIG, so does the send unless
+ * it has ended already (small messages do), and the connection goes on.
+ */
+
+/** One piece of a multi-buffer message. */
+typedef struct hws_segment {
+    void *base;
+    uint64_t length;      /* bytes, below 2^56 */
+    uint32_t memory_kind; /* HWS_MEMORY_* */
+    uint32_t reserved;
+} hws_segment;
+
+/**
+ * A received multi-buffer message (hws_event.detail). Everything here, the data included, is valid
+ * until `buffer` is closed or consumed by hws_multi_fetch(), or its worker is closed.
+ *
+ * In a list, `base` is null for a segment that is still at the sender and `memory_kind` is the
+ * sender's; the others are here already and can be used in place (they have no alignment). With
+ * HWS_EVENT_FLAG_RNDV in the event at least one segment is still at the sender.
+ */
+typedef struct hws_multi_detail {
+    const hws_segment *segments; /* null if there are none */
+    uint64_t count;
+    uint64_t total; /* bytes of all segments */
+    hws_id buffer;
+    hws_id endpoint; /* where it came from */
+} hws_multi_detail;
+
+typedef struct hws_multi_opts {
+    uint32_t struct_size;
+    uint32_t flags;    /* 0 */
+    uint64_t coalesce; /* segments in host memory of up to 64 KiB each travel inside the list when
+                          they have no more bytes than this together; 0: 8192, at most 1 MiB */
+} hws_multi_opts;
+
+/** hws_multi_recv_opts.flags */
+#define HWS_MULTI_LIST 1 /* end with the list, the data is fetched by hws_multi_fetch() */
+
+typedef struct hws_multi_recv_opts {
+    uint32_t struct_size;
+    uint32_t flags;
+    uint64_t bytes_max; /* a bigger message is refused; 0: what the worker takes */
+    uint64_t count_max; /* segments; 0: what the worker takes */
+    hws_alloc_fn alloc; /* called for each segment with bytes; null: one block of host memory */
+    hws_free_fn free;   /* nullable: memory from `alloc` is not given back */
+    void *alloc_arg;
+} hws_multi_recv_opts;
+
+/**
+ * Send segments as one message. Complete means that all of them can be used again.
+ * @param segments    nullable if count is 0; copied; the data stays until the final event
+ * @param count       segments
+ * @param multi_opts  nullable
+ * @param[out] op     nullable if opts names a sink or HWS_OP_DETACHED
+ * @return as hws_tag_send(); HWS_E_TOO_BIG over the peer's limits (nothing is sent then),
+ *         HWS_E_UNSUPPORTED on a raw endpoint; final status HWS_E_TOO_BIG if the receive refused it
+ * @thread any  @blocks no  @owns the segments' data is the library's until the final event
+ * @since 0.1  @ucx ucp_am_send_nbx
+ */
+HWS_API int32_t hws_multi_send(hws_id endpoint, uint64_t tag, const hws_segment *segments,
+                               uint64_t count, const hws_multi_opts *multi_opts,
+                               const hws_op_opts *opts, hws_id *op);
+
+/**
+ * Receive a multi-buffer message from one endpoint, or from any endpoint of a worker. The final
+ * event is HWS_EVENT_MULTI_RECV, or with HWS_MULTI_LIST HWS_EVENT_MULTI_LIST; on success it has
+ * HWS_EVENT_FLAG_BUFFER and the receiver closes `detail->buffer`. Without `alloc` small segments
+ * are where they arrived (without alignment) and the others in one block, 64-byte aligned, in host
+ * memory whatever the sender's kind.
+ * @param source      endpoint or worker
+ * @param mask        bits of the tag that count; UINT64_MAX: all
+ * @param recv_opts   nullable
+ * @param opts        nullable; HWS_OP_DETACHED is refused; HWS_OP_INLINE counts with `result` only
+ * @param[out] op     nullable if opts names a sink
+ * @return as hws_tag_recv(); final status also HWS_E_TOO_BIG, HWS_E_ALLOCATOR
+ * @thread any  @blocks no  @owns the buffer of the final event is the receiver's  @since 0.1
+ * @ucx ucp_am_recv_data_nbx
+ */
+HWS_API int32_t hws_multi_recv(hws_id source, uint64_t tag, uint64_t mask,
+                               const hws_multi_recv_opts *recv_opts, const hws_op_opts *opts,
+                               hws_id *op);
+
+/**
+ * Move the data of a listed message into the receiver's memory. The final event is
+ * HWS_EVENT_MULTI_RECV without detail.
+ * @param buffer    hws_multi_detail.buffer of the list; not the caller's after this call, unless it
+ *                  fails
+ * @param segments  as many as listed, none shorter than listed; copied
+ * @param count     segments
+ * @param[out] op   nullable if opts names a sink or HWS_OP_DETACHED
+ * @return 0, HWS_DONE, HWS_E_TRUNCATED (a segment is too short), HWS_E_INVALID (another count, a
+ *         null base), or the endpoint's error when the peer is gone and data was still there
+ * @thread any  @blocks no  @owns the segments' data is the library's until the final event
+ * @since 0.1  @ucx ucp_am_recv_data_nbx
+ */
+HWS_API int32_t hws_multi_fetch(hws_id buffer, const hws_segment *segments, uint64_t count,
+                                const hws_op_opts *opts, hws_id *op);
 
 #if defined(__cplusplus)
 }

@@ -40,6 +40,13 @@ CALL(tag_probe, KIND_BIT(HWS_KIND_WORKER) | KIND_BIT(HWS_KIND_ENDPOINT),
 CALL(message_recv, KIND_BIT(HWS_KIND_MESSAGE), hws_message_recv(id, buffer, 8, NULL, &(hws_id){0}))
 CALL(stream_send, KIND_BIT(HWS_KIND_ENDPOINT), hws_stream_send(id, buffer, 8, NULL, &(hws_id){0}))
 CALL(stream_recv, KIND_BIT(HWS_KIND_ENDPOINT), hws_stream_recv(id, buffer, 8, NULL, &(hws_id){0}))
+CALL(multi_send, KIND_BIT(HWS_KIND_ENDPOINT),
+     hws_multi_send(id, 1, &(hws_segment){.base = buffer, .length = 8}, 1, NULL, NULL,
+                    &(hws_id){0}))
+CALL(multi_recv, KIND_BIT(HWS_KIND_WORKER) | KIND_BIT(HWS_KIND_ENDPOINT),
+     hws_multi_recv(id, 1, UINT64_MAX, NULL, NULL, &(hws_id){0}))
+CALL(multi_fetch, KIND_BIT(HWS_KIND_BUFFER),
+     hws_multi_fetch(id, &(hws_segment){.base = buffer, .length = 8}, 1, NULL, &(hws_id){0}))
 CALL(am_handler, KIND_BIT(HWS_KIND_WORKER),
      hws_am_handler(id, 1, &(hws_am_opts){.struct_size = sizeof(hws_am_opts)}))
 CALL(am_send, KIND_BIT(HWS_KIND_ENDPOINT),

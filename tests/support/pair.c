@@ -22,9 +22,17 @@ void t_pair_listen(t_pair *pair, const t_pair_opts *opts)
     t_record_init(&pair->record[1]);
     context.flags = opts->context_flags;
     CHECK_OK(hws_context_open(&context, &pair->context));
+    if (opts->worker[1] != NULL) {
+        worker = *opts->worker[1];
+    }
     worker.mode = opts->mode;
     worker.sink = t_record_sink(&pair->record[1], 101);
     CHECK_OK(hws_worker_open(pair->context, &worker, &pair->worker[1]));
+    worker = (hws_worker_opts){.struct_size = sizeof(worker)};
+    if (opts->worker[0] != NULL) {
+        worker = *opts->worker[0];
+    }
+    worker.mode = opts->mode;
     worker.sink = t_record_sink(&pair->record[0], 100);
     if (opts->one_worker) {
         pair->worker[0] = pair->worker[1];

@@ -15,7 +15,8 @@ typedef struct t_pair_opts {
     uint32_t context_flags;  /* HWS_CONTEXT_* */
     uint32_t one_worker;     /* 1: both sides on one worker */
     uint64_t close_timeout_ns;
-    const char *host; /* null: 127.0.0.1 */
+    const char *host;                 /* null: 127.0.0.1 */
+    const hws_worker_opts *worker[2]; /* further options of a worker; null: none */
 } t_pair_opts;
 
 typedef struct t_pair {

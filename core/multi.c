@@ -1,0 +1,435 @@
+/*
+ * Multi-buffer messages: arriving, waiting, and what becomes of them (see multi.h).
+ */
+#include "multi.h"
+#include "error.h"
+#include "hello.h"
+#include "progress.h"
+#include "ucx_loader.h"
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_own(const struct hws__multi *x, uint64_t i)
+{
+    return (x->entries[i] & HWS__ENTRY_OWN) != 0;
+}
+
+/* A record with room for `count` segments. */
+static struct hws__multi *record_new(struct hws__worker *w, uint64_t count)
+{
+    uint64_t each = sizeof(hws_segment) + sizeof(uint64_t) + sizeof(ucp_dt_iov_t);
+    uint64_t words = (count + 63) / 64;
+    struct hws__list *n = hws__list_pop(&w->free_multis);
+    struct hws__multi *x =
+        n != NULL ? hws__container(n, struct hws__multi, link) : malloc(sizeof *x);
+
+    if (x == NULL) {
+        return NULL;
+    }
+    memset(x, 0, offsetof(struct hws__multi, few_segments));
+    hws__list_init(&x->link);
+    hws__list_init(&x->parts);
+    if (count <= HWS__MULTI_INLINE) {
+        x->segments = x->few_segments;
+        x->entries = x->few_entries;
+        x->seen = &x->few_seen;
+        x->iov = x->few_iov;
+        x->few_seen = 0;
+        return x;
+    }
+    if ((x->memory = malloc(count * each + words * sizeof(uint64_t))) == NULL) {
+        hws__list_append(&w->free_multis, &x->link);
+        return NULL;
+    }
+    x->segments = x->memory;
+    x->iov = (ucp_dt_iov_t *)(void *)(x->segments + count);
+    x->entries = (uint64_t *)(void *)(x->iov + count);
+    x->seen = x->entries + count;
+    memset(x->seen, 0, words * sizeof(uint64_t));
+    return x;
+}
+
+static void drop_parts(struct hws__multi *x)
+{
+    struct hws__list *n;
+
+    while ((n = hws__list_pop(&x->parts)) != NULL) {
+        hws__message_release(hws__container(n, struct hws__message, order_ep));
+    }
+}
+
+static void free_memory(struct hws__multi *x)
+{
+    free(x->block);
+    x->block = NULL;
+    if (!x->hooked) {
+        return;
+    }
+    x->hooked = false;
+    hws__callback_depth++;
+    for (uint64_t i = 0; i < x->detail.count && x->want.free != NULL; i++) {
+        if (x->segments[i].base != NULL) {
+            x->want.free(x->want.alloc_arg, x->segments[i].base, x->segments[i].length);
+        }
+    }
+    hws__callback_depth--;
+}
+
+void hws__multi_release(struct hws__message *m)
+{
+    struct hws__multi *x = m->multi;
+
+    m->multi = NULL;
+    hws__list_remove(&m->order_worker); /* hws__worker.multi_pending */
+    hws__list_remove(&x->link);
+    drop_parts(x);
+    if (x->ours) {
+        free_memory(x);
+    }
+    free(x->memory);
+    hws__list_append(&m->worker->free_multis, &x->link);
+}
+
+void hws__multi_unclaimed(const hws_multi_detail *detail)
+{
+    struct hws__message *m = hws__obj_find(&hws__objects, detail->buffer);
+
+    if (m != NULL) {
+        hws__list_remove(&m->order_worker);
+        hws__list_append(&m->worker->multi_pending, &m->order_worker);
+        m->worker->todo = true;
+    }
+}
+
+/* Read the entries; false if they do not add up. */
+static bool read_entries(struct hws__multi *x, const struct hws__multi_wire *wire,
+                         const char *entries)
+{
+    uint64_t sum = 0;
+
+    memcpy(x->entries, entries, wire->count * sizeof *x->entries);
+    for (uint64_t i = 0; i < wire->count; i++) {
+        uint64_t length = hws__entry_length(x->entries[i]);
+
+        sum += length;
+        if (sum < length || (is_own(x, i) && length == 0)) {
+            return false;
+        }
+        x->segments[i] =
+            (hws_segment){.length = length, .memory_kind = hws__entry_kind(x->entries[i])};
+        if (is_own(x, i)) {
+            x->part_count++;
+        } else {
+            x->gathered += length;
+        }
+    }
+    return sum == wire->total;
+}
+
+/* Segments whose data came with the list are in place. */
+static void place(struct hws__multi *x)
+{
+    uint64_t at = x->inline_at;
+
+    for (uint64_t i = 0; i < x->detail.count && at != 0; i++) {
+        if (!is_own(x, i)) {
+            x->segments[i].base = (char *)(uintptr_t)x->message->data + at;
+            at += x->segments[i].length;
+        }
+    }
+}
+
+/* A message of a list that is too big or makes no sense: null; the endpoint may have failed. */
+static struct hws__multi *parse(struct hws__endpoint *ep, const struct hws__multi_wire *wire,
+                                const char *data, uint64_t length)
+{
+    struct hws__worker *w = ep->worker;
+    uint64_t list = sizeof *wire + (uint64_t)wire->count * sizeof(uint64_t);
+    bool within = (wire->flags & HWS__MULTI_DATA) != 0;
+    bool big = wire->count > w->multi_count_max || wire->total > w->multi_bytes_max;
+    struct hws__multi *x;
+
+    if (list > length || wire->sequence != ep->multi_received + 1 ||
+        (wire->flags & ~HWS__MULTI_DATA) != 0) {
+        hws__endpoint_fail(ep, HWS_E_PROTOCOL, "a damaged multi-buffer message");
+        return NULL;
+    }
+    ep->multi_received++;
+    if ((x = record_new(w, big ? 0 : wire->count)) == NULL) {
+        hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory for a multi-buffer message");
+        return NULL;
+    }
+    x->sequence = wire->sequence;
+    x->detail.total = wire->total;
+    if (big) {
+        x->status = HWS_E_TOO_BIG;
+        return x;
+    }
+    x->detail.count = wire->count;
+    x->detail.segments = wire->count != 0 ? x->segments : NULL;
+    if (!read_entries(x, wire, data + sizeof *wire) ||
+        length - list != (within ? x->gathered : 0)) {
+        hws__endpoint_fail(ep, HWS_E_PROTOCOL, "a damaged multi-buffer message");
+        free(x->memory);
+        hws__list_append(&w->free_multis, &x->link);
+        return NULL;
+    }
+    if (within) {
+        x->inline_at = x->gathered != 0 ? list : 0;
+    } else {
+        x->part_count += x->gathered != 0;
+    }
+    return x;
+}
+
+/* Note a part; false if it is none of the message's, or comes twice. */
+static bool note_part(struct hws__multi *x, const struct hws__message *part)
+{
+    uint64_t i = part->tag, bit = UINT64_C(1) << (i % 64);
+
+    if (i == HWS__MULTI_GATHER) {
+        if (x->inline_at != 0 || x->gathered == 0 || x->seen_gathered ||
+            part->length != x->gathered) {
+            return false;
+        }
+        x->seen_gathered = true;
+    } else {
+        if (i >= x->detail.count || !is_own(x, i) || (x->seen[i / 64] & bit) != 0 ||
+            part->length != x->segments[i].length) {
+            return false;
+        }
+        x->seen[i / 64] |= bit;
+    }
+    x->part_arrived++;
+    return true;
+}
+
+/* Give a part to its message; false if nobody wants it. */
+static bool add_part(struct hws__endpoint *ep, struct hws__multi *x, struct hws__message *part)
+{
+    if (x->status < 0) {
+        return false;
+    }
+    if (!note_part(x, part)) {
+        hws__endpoint_fail(ep, HWS_E_PROTOCOL, "a damaged part of a multi-buffer message");
+        return false;
+    }
+    if (x->left != 0) {
+        hws__multi_part_fetch(x, part);
+    } else {
+        hws__list_append(&x->parts, &part->order_ep);
+    }
+    return true;
+}
+
+/* Parts that were faster than their list. */
+static void add_early(struct hws__endpoint *ep, struct hws__multi *x)
+{
+    for (struct hws__list *n = ep->multi_early.next, *next; n != &ep->multi_early; n = next) {
+        struct hws__message *part = hws__container(n, struct hws__message, order_ep);
+
+        next = n->next;
+        if (part->sequence == x->sequence) {
+            hws__list_remove(n);
+            ep->multi_early_count--;
+            if (!add_part(ep, x, part)) {
+                hws__message_release(part);
+            }
+        }
+    }
+}
+
+void hws__multi_refuse(struct hws__multi *x, int32_t code)
+{
+    struct hws__endpoint *ep = x->message->ep;
+
+    x->status = code;
+    /* The refusal goes ahead of the parts' ends, which the sender waits for. */
+    if (ep->obj.id == x->message->ep_id && ep->open && !hws__list_empty(&x->link)) {
+        hws__multi_refuse_send(ep, x->sequence, code);
+    }
+    drop_parts(x);
+}
+
+static ucs_status_t list_arrived(struct hws__uworker *u, struct hws__endpoint *ep, void *data,
+                                 uint64_t length, uint64_t attr)
+{
+    struct hws__worker *w = u->worker;
+    struct hws__multi_wire wire;
+    struct hws__message *m;
+    struct hws__multi *x;
+    struct hws__op *op;
+    ucs_status_t s;
+
+    memcpy(&wire, data, sizeof wire);
+    if ((x = parse(ep, &wire, data, length)) == NULL) {
+        return UCS_OK;
+    }
+    m = hws__message_take(w, HWS_KIND_BUFFER);
+    s = m == NULL           ? UCS_ERR_NO_MEMORY
+        : x->inline_at == 0 ? UCS_OK
+                            : (ucs_status_t)hws__message_fill(m, u, data, length, attr);
+    if (s == UCS_ERR_NO_MEMORY) {
+        free(x->memory);
+        hws__list_append(&w->free_multis, &x->link);
+        if (m != NULL) {
+            hws__message_release(m);
+        }
+        hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory for a multi-buffer message");
+        return UCS_OK;
+    }
+    m->ep = ep;
+    m->ep_id = ep->obj.id;
+    m->tag = wire.tag;
+    m->length = wire.total;
+    m->multi = x;
+    x->message = m;
+    x->uworker = u;
+    x->detail.endpoint = ep->obj.id;
+    place(x);
+    if (x->part_count != 0 || x->status < 0) {
+        hws__list_append(&ep->multis, &x->link);
+        add_early(ep, x);
+    }
+    if (x->status < 0) {
+        hws__multi_refuse(x, x->status);
+    }
+    if ((op = hws__match_arrived(&ep->multi_scope, &w->multi_scope, wire.tag)) != NULL) {
+        hws__multi_meet(op, x);
+    } else {
+        hws__match_wait(&ep->multi_scope, &w->multi_scope, m);
+    }
+    return s;
+}
+
+ucs_status_t hws__multi_cb(void *arg, const void *header, size_t header_length, void *data,
+                           size_t length, const ucp_am_recv_param_t *param)
+{
+    struct hws__uworker *u = arg;
+    struct hws__endpoint *ep = hws__uworker_ep(
+        u, param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP ? param->reply_ep : NULL);
+
+    (void)header;
+    if (ep == NULL || !ep->hello_done || ep->failed) {
+        HWS__COUNT(u->worker, am_dropped, 1);
+        return UCS_OK;
+    }
+    if (header_length != 0 || length < sizeof(struct hws__multi_wire) ||
+        (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
+        hws__endpoint_fail(ep, HWS_E_PROTOCOL, "a damaged multi-buffer message");
+        return UCS_OK;
+    }
+    ep->received++;
+    ep->bytes_received += length;
+    return list_arrived(u, ep, data, length, param->recv_attr);
+}
+
+/* The message of a number. Its list came just before, as a rule. */
+static struct hws__multi *find(struct hws__endpoint *ep, uint64_t sequence)
+{
+    for (struct hws__list *n = ep->multis.prev; n != &ep->multis; n = n->prev) {
+        struct hws__multi *x = hws__container(n, struct hws__multi, link);
+
+        if (x->sequence == sequence) {
+            return x;
+        }
+    }
+    return NULL;
+}
+
+/* A part whose list is still to come; false if it was received, refused or dropped. */
+static bool keep_early(struct hws__endpoint *ep, struct hws__message *part)
+{
+    if (part->sequence <= ep->multi_received) {
+        return false;
+    }
+    if (ep->multi_early_count == HWS__MULTI_EARLY) {
+        hws__endpoint_fail(ep, HWS_E_PROTOCOL, "parts of messages that never came");
+        return false;
+    }
+    ep->multi_early_count++;
+    hws__list_append(&ep->multi_early, &part->order_ep);
+    return true;
+}
+
+ucs_status_t hws__multi_part_cb(void *arg, const void *header, size_t header_length, void *data,
+                                size_t length, const ucp_am_recv_param_t *param)
+{
+    struct hws__uworker *u = arg;
+    struct hws__endpoint *ep = hws__uworker_ep(
+        u, param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP ? param->reply_ep : NULL);
+    struct hws__multi_part h;
+    struct hws__message *part;
+    struct hws__multi *x;
+
+    if (ep == NULL || !ep->hello_done || ep->failed) {
+        HWS__COUNT(u->worker, am_dropped, 1);
+        return UCS_OK;
+    }
+    if (header_length != sizeof h || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0) {
+        hws__endpoint_fail(ep, HWS_E_PROTOCOL, "a damaged part of a multi-buffer message");
+        return UCS_OK;
+    }
+    memcpy(&h, header, sizeof h);
+    if ((part = hws__message_take(u->worker, HWS_KIND_BUFFER)) == NULL) {
+        hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory for a multi-buffer message");
+        return UCS_OK;
+    }
+    ep->bytes_received += length;
+    hws__message_fill(part, u, data, length, param->recv_attr);
+    part->ep = ep;
+    part->ep_id = ep->obj.id;
+    part->tag = h.index;
+    part->sequence = h.sequence;
+    x = find(ep, h.sequence);
+    if (x != NULL ? add_part(ep, x, part) : keep_early(ep, part)) {
+        return UCS_INPROGRESS;
+    }
+    /* UCX drops it, and the sender completes. Inside its own callback it must not be released. */
+    part->desc = NULL;
+    part->uworker = NULL;
+    hws__list_remove(&part->held);
+    hws__message_release(part);
+    return UCS_OK;
+}
+
+/* Waiting messages that will never be whole, or whose data can no longer be fetched. */
+static void drop_waiting(struct hws__endpoint *ep)
+{
+    struct hws__list *head = &ep->multi_scope.arrived;
+
+    for (struct hws__list *n = head->next, *next; n != head; n = next) {
+        struct hws__message *m = hws__container(n, struct hws__message, order_ep);
+
+        next = n->next;
+        if (m->multi->part_count != 0) {
+            hws__message_release(m);
+        }
+    }
+}
+
+void hws__multi_lost(struct hws__endpoint *ep)
+{
+    struct hws__list *n;
+
+    drop_waiting(ep);
+    while ((n = hws__list_pop(&ep->multi_early)) != NULL) {
+        hws__message_release(hws__container(n, struct hws__message, order_ep));
+    }
+    ep->multi_early_count = 0;
+    while ((n = hws__list_pop(&ep->multis)) != NULL) {
+        struct hws__multi *x = hws__container(n, struct hws__multi, link);
+        uint32_t missing = x->part_count - x->part_arrived;
+
+        drop_parts(x);
+        if (x->status == HWS_OK && (x->left == 0 || missing != 0)) {
+            x->status = ep->failed        ? ep->status
+                        : ep->peer_closed ? HWS_E_PEER_CLOSED
+                                          : HWS_E_CANCELED;
+        }
+        if (x->left != 0 && missing != 0) {
+            x->left -= missing - 1;
+            hws__multi_part_done(x, x->status);
+        }
+    }
+}
