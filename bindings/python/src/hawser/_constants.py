@@ -52,6 +52,9 @@ class EventKind(IntEnum):
     FLUSH = 7
     CONNECT = 8
     TASK = 9
+    MULTI_SEND = 20
+    MULTI_RECV = 21  # detail: hws_multi_detail, unless it ends hws_multi_fetch()
+    MULTI_LIST = 22  # what HWS_MULTI_LIST asked for; detail: hws_multi_detail
     AM = 32  # an active message arrived; detail: hws_am_detail
     REQUEST = 33  # a peer wants to connect; source: its endpoint, op: the listener
     ACCEPTED = 34  # a peer is connected; source: its endpoint, op: the listener
@@ -178,6 +181,12 @@ class AmFlag(IntFlag):
     BUFFER = 2  # callbacks too get a buffer to keep; queues always do
 
 
+class MultiFlag(IntFlag):
+    """hws_multi_recv_opts.flags"""
+
+    LIST = 1  # end with the list, the data is fetched by hws_multi_fetch()
+
+
 __all__ = [
     "ABI_VERSION",
     "AM_ID_MAX",
@@ -198,6 +207,7 @@ __all__ = [
     "ListenerFlag",
     "Log",
     "Memory",
+    "MultiFlag",
     "OpFlag",
     "Progress",
     "Reason",
