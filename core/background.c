@@ -16,7 +16,7 @@ void hws__background_init(struct hws__background *b)
     b->started = b->stop = false;
 }
 
-/* The first job that is due; else the time of the next one. Called with the lock held. */
+/* The first job that is due (all are, at the end); else the time of the next one. Called with the lock held. */
 static struct hws__job *next_job(struct hws__background *b, uint64_t *next)
 {
     uint64_t now = hws__now();
@@ -25,7 +25,7 @@ static struct hws__job *next_job(struct hws__background *b, uint64_t *next)
     for (struct hws__list *n = b->jobs.next; n != &b->jobs; n = n->next) {
         struct hws__job *job = hws__container(n, struct hws__job, link);
 
-        if (job->due <= now) {
+        if (job->due <= now || b->stop) {
             hws__list_remove(n);
             return job;
         }

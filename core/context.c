@@ -233,11 +233,11 @@ int32_t hws_context_open(const hws_context_opts *opts, hws_id *out)
         return r;
     }
     hws__fd_limit_raise();
-    c = (struct hws__context *)(void *)hws__obj_alloc(&hws__objects, HWS_KIND_CONTEXT, sizeof *c);
+    c = (struct hws__context *)(void *)hws__obj_alloc(&hws__objects, HWS_KIND_CONTEXT, sizeof *c,
+                                                      HWS__KEEP(struct hws__context, ucx));
     if (c == NULL) {
         return hws__fail(HWS_E_NO_MEMORY, 0, "context");
     }
-    pthread_mutex_init(&c->lock, NULL);
     if ((r = fill(c, &o)) < 0) {
         free_parts(c);
         hws__obj_free(&hws__objects, &c->obj);
@@ -263,22 +263,28 @@ static void finish(struct hws__context *c)
 int32_t hws__context_close(hws_id id)
 {
     struct hws__context *c;
-    hws_id workers[256];
+    hws_id workers[HWS__WORKERS];
     uint32_t n;
     int32_t r = HWS_OK;
+    bool opening;
 
     if ((c = hws__context_find(id, &r)) == NULL) {
         return r;
     }
     pthread_mutex_lock(&c->lock);
+    if (atomic_load(&c->obj.id) != id) {
+        pthread_mutex_unlock(&c->lock);
+        return hws__id_error(&hws__objects, id, HWS_KIND_CONTEXT);
+    }
     if (atomic_exchange(&c->closing, 1) != 0) {
         pthread_mutex_unlock(&c->lock);
         return HWS_OK;
     }
     n = c->worker_count;
+    opening = c->opening != 0;
     memcpy(workers, c->workers, n * sizeof *workers);
     pthread_mutex_unlock(&c->lock);
-    if (n == 0) {
+    if (n == 0 && !opening) {
         finish(c);
         return HWS_OK;
     }
@@ -288,13 +294,32 @@ int32_t hws__context_close(hws_id id)
     return HWS_OK;
 }
 
+int32_t hws__context_enter(struct hws__context *c, hws_id id)
+{
+    int32_t r = HWS_OK;
+
+    pthread_mutex_lock(&c->lock);
+    if (atomic_load(&c->obj.id) != id) {
+        r = hws__id_error(&hws__objects, id, HWS_KIND_CONTEXT);
+    } else if (c->closing) {
+        r = hws__fail(HWS_E_CLOSING, id, "the context is closing");
+    } else if (c->worker_count + c->opening == HWS__WORKERS) {
+        r = hws__fail(HWS_E_TOO_MANY, id, "a context has at most %u workers", HWS__WORKERS);
+    } else {
+        c->opening++;
+    }
+    pthread_mutex_unlock(&c->lock);
+    return r;
+}
+
 bool hws__context_worker_add(struct hws__context *c, hws_id worker)
 {
     bool ok;
 
     pthread_mutex_lock(&c->lock);
-    ok = !c->closing && c->worker_count < sizeof c->workers / sizeof *c->workers;
+    ok = !c->closing;
     if (ok) {
+        c->opening--;
         c->workers[c->worker_count++] = worker;
     }
     pthread_mutex_unlock(&c->lock);
@@ -306,13 +331,14 @@ void hws__context_worker_gone(struct hws__context *c, hws_id worker)
     bool last;
 
     pthread_mutex_lock(&c->lock);
-    for (uint32_t i = 0; i < c->worker_count; i++) {
+    c->opening -= worker == 0;
+    for (uint32_t i = 0; worker != 0 && i < c->worker_count; i++) {
         if (c->workers[i] == worker) {
             c->workers[i] = c->workers[--c->worker_count];
             break;
         }
     }
-    last = c->closing && c->worker_count == 0;
+    last = c->closing && c->worker_count == 0 && c->opening == 0;
     pthread_mutex_unlock(&c->lock);
     if (last) {
         finish(c);

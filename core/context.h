@@ -8,12 +8,17 @@
 #include "handle.h"
 #include <ucp/api/ucp.h>
 
+/** Workers of one context at most (hws_worker_open()). */
+#define HWS__WORKERS 256u
+
 struct hws__context {
     struct hws__obj obj;
-    pthread_mutex_t lock; /* LOCK: before a queue's, never while owning more than one worker */
-    ucp_context_h ucx;    /* everything */
-    ucp_context_h tcp;    /* made when first needed: no shared memory */
-    char **config;        /* the user's pairs */
+    /* LOCK: before a queue's, never while owning more than one worker. Zero is unlocked; never
+     * destroyed, since others may take it late. */
+    pthread_mutex_t lock;
+    ucp_context_h ucx; /* everything */
+    ucp_context_h tcp; /* made when first needed: no shared memory */
+    char **config;     /* the user's pairs */
     uint32_t flags;
     uint64_t features;
     bool no_room; /* /dev/shm is full: opened without shared memory */
@@ -28,8 +33,8 @@ struct hws__context {
     int cap_further;
     uint32_t cap_base;
     _Atomic uint32_t closing;
-    hws_id workers[256];
-    uint32_t worker_count;
+    hws_id workers[HWS__WORKERS];
+    uint32_t worker_count, opening; /* workers that are there, and on their way */
     struct hws__background background;
 };
 
@@ -46,8 +51,11 @@ int32_t hws__context_close(hws_id id);
  * be tried. The context's configuration TCP_AF_PRIO=inet6,inet (UCX 1.14) chooses IPv6.
  */
 bool hws__context_family(const struct hws__context *c, int family);
+/** A worker will be opened: keeps the context `id` from ending meanwhile. 0, or the code. */
+int32_t hws__context_enter(struct hws__context *c, hws_id id);
+/** It is open. False: the context was closed meanwhile, and the worker must not live. */
 bool hws__context_worker_add(struct hws__context *c, hws_id worker);
-/** A worker is gone; the last one of a closing context ends it. */
+/** A worker is gone (0: it never came); the last one of a closing context ends it. */
 void hws__context_worker_gone(struct hws__context *c, hws_id worker);
 
 #endif

@@ -22,7 +22,7 @@
 struct hws__endpoint *hws__endpoint_new(struct hws__worker *w)
 {
     struct hws__endpoint *ep = (struct hws__endpoint *)(void *)hws__obj_alloc(
-        &hws__objects, HWS_KIND_ENDPOINT, sizeof *ep);
+        &hws__objects, HWS_KIND_ENDPOINT, sizeof *ep, HWS__KEEP(struct hws__endpoint, uworker));
 
     if (ep != NULL) {
         ep->worker = w;

@@ -1,4 +1,5 @@
 #include "error.h"
+#include "options.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -122,15 +123,14 @@ const char *hws__kind_name(uint32_t kind)
 
 int32_t hws_last_error(hws_error *out)
 {
-    if (out == NULL || out->struct_size < sizeof *out) {
-        return HWS_E_INVALID;
-    }
-    out->code = last.code;
-    out->ucx_status = last.ucx_status;
-    out->sys_errno = last.sys_errno;
-    out->id = last.id;
-    memcpy(out->text, last.text, sizeof out->text);
-    return HWS_OK;
+    hws_error e = {.code = last.code,
+                   .ucx_status = last.ucx_status,
+                   .sys_errno = last.sys_errno,
+                   .id = last.id};
+
+    memcpy(e.text, last.text, sizeof e.text);
+    /* A mistake here is not noted: it would replace what is asked for. */
+    return hws__copy_out(out, &e, sizeof e) ? HWS_OK : HWS_E_INVALID;
 }
 
 const char *hws_error_text(int32_t code)

@@ -23,12 +23,19 @@ int32_t hws__table_init(struct hws__table *t, unsigned generation_bits, unsigned
     return HWS_OK;
 }
 
+/* The entry of a slot whose chunk exists. */
+static struct hws__obj *_Atomic *entry(struct hws__table *t, uint32_t slot)
+{
+    return &atomic_load_explicit(&t->chunks[slot >> t->chunk_bits],
+                                 memory_order_acquire)[slot & ((1u << t->chunk_bits) - 1)];
+}
+
 void hws__table_destroy(struct hws__table *t)
 {
     uint32_t used = atomic_load(&t->used);
 
     for (uint32_t s = 0; s < used; s++) {
-        free(atomic_load(&t->chunks[s >> t->chunk_bits])[s & ((1u << t->chunk_bits) - 1)]);
+        free(atomic_load(entry(t, s)));
     }
     for (uint32_t c = 0; c << t->chunk_bits < used; c++) {
         free(atomic_load(&t->chunks[c]));
@@ -37,37 +44,48 @@ void hws__table_destroy(struct hws__table *t)
     pthread_mutex_destroy(&t->lock);
 }
 
-/* A new slot with memory of its own. Called with the lock held. */
-static struct hws__obj *slot_new(struct hws__table *t, uint32_t kind, size_t size)
+/* Bind an object to the next slot; false: there is none. Called with the lock held. */
+static bool bind_slot(struct hws__table *t, struct hws__obj *o)
 {
     uint32_t slot = atomic_load_explicit(&t->used, memory_order_relaxed);
     uint32_t c = slot >> t->chunk_bits;
-    struct hws__obj *o;
 
     if (slot >> t->slot_bits != 0) {
-        return NULL;
+        return false;
     }
     if (atomic_load_explicit(&t->chunks[c], memory_order_relaxed) == NULL) {
         void *chunk = calloc((size_t)1 << t->chunk_bits, sizeof(struct hws__obj *));
         if (chunk == NULL) {
-            return NULL;
+            return false;
         }
         atomic_store_explicit(&t->chunks[c], chunk, memory_order_release);
     }
-    o = aligned_alloc(64, (size + 63) & ~(size_t)63);
+    o->slot = slot;
+    atomic_store_explicit(&o->generation, 0, memory_order_relaxed);
+    atomic_store(entry(t, slot), o);
+    /* ORDER: the entry is visible before the bound that lets readers look at it. */
+    atomic_store_explicit(&t->used, slot + 1, memory_order_release);
+    return true;
+}
+
+/* A new object. Called with the lock held. */
+static struct hws__obj *create(struct hws__table *t, uint32_t kind, size_t size)
+{
+    struct hws__obj *o = aligned_alloc(64, (size + 63) & ~(size_t)63);
+
     if (o == NULL) {
         return NULL;
     }
     memset(o, 0, size);
-    o->slot = slot;
     o->kind = kind;
-    atomic_store(&atomic_load(&t->chunks[c])[slot & ((1u << t->chunk_bits) - 1)], o);
-    /* ORDER: the entry is visible before the bound that lets readers look at it. */
-    atomic_store_explicit(&t->used, slot + 1, memory_order_release);
+    if (!bind_slot(t, o)) {
+        free(o);
+        return NULL;
+    }
     return o;
 }
 
-struct hws__obj *hws__obj_alloc(struct hws__table *t, uint32_t kind, size_t size)
+struct hws__obj *hws__obj_alloc(struct hws__table *t, uint32_t kind, size_t size, size_t keep)
 {
     struct hws__list *n;
     struct hws__obj *o;
@@ -76,10 +94,10 @@ struct hws__obj *hws__obj_alloc(struct hws__table *t, uint32_t kind, size_t size
     n = hws__list_pop(&t->free[kind]);
     if (n != NULL) {
         o = hws__container(n, struct hws__obj, free);
-        memset(o + 1, 0, size - sizeof *o);
+        memset((char *)(o + 1) + keep, 0, size - sizeof *o - keep);
         atomic_store_explicit(&o->user, 0, memory_order_relaxed);
     } else {
-        o = slot_new(t, kind, size);
+        o = create(t, kind, size);
     }
     pthread_mutex_unlock(&t->lock);
     return o;
@@ -87,12 +105,12 @@ struct hws__obj *hws__obj_alloc(struct hws__table *t, uint32_t kind, size_t size
 
 hws_id hws__obj_publish(struct hws__table *t, struct hws__obj *o)
 {
-    hws_id id;
-
     /* Generation 0 is never issued, so that a bare slot number is not an id. */
-    o->generation++;
-    id = (uint64_t)o->kind << HWS__KIND_SHIFT |
-         (uint64_t)o->generation << (HWS__KIND_SHIFT - t->generation_bits) | o->slot;
+    uint32_t generation = atomic_load_explicit(&o->generation, memory_order_relaxed) + 1;
+    hws_id id = (uint64_t)o->kind << HWS__KIND_SHIFT |
+                (uint64_t)generation << (HWS__KIND_SHIFT - t->generation_bits) | o->slot;
+
+    atomic_store_explicit(&o->generation, generation, memory_order_relaxed);
     atomic_store_explicit(&o->asked, 0, memory_order_relaxed);
     atomic_store_explicit(&o->id, id, memory_order_release);
     return id;
@@ -107,10 +125,17 @@ void hws__obj_free(struct hws__table *t, struct hws__obj *o)
 {
     hws__obj_hide(o);
     pthread_mutex_lock(&t->lock);
-    /* A slot whose generations are used up is retired: its memory stays for late readers. */
-    if (o->generation < (1u << t->generation_bits) - 1) {
-        hws__list_append(&t->free[o->kind], &o->free);
+    if (hws__obj_spent(t, o)) {
+        struct hws__obj *_Atomic *last = entry(t, o->slot);
+
+        /* The slot is retired and its memory gets another; where there is none both are lost. */
+        if (!bind_slot(t, o)) {
+            pthread_mutex_unlock(&t->lock);
+            return;
+        }
+        atomic_store(last, NULL);
     }
+    hws__list_append(&t->free[o->kind], &o->free);
     pthread_mutex_unlock(&t->lock);
 }
 
@@ -124,8 +149,9 @@ static int32_t object_id_error(struct hws__table *t, hws_id id, uint32_t kind)
     if (id == 0 || id >> 53 != 0 || slot >= atomic_load(&t->used) || generation == 0) {
         return hws__fail(HWS_E_BAD_ID, id, "%#llx names nothing", (unsigned long long)id);
     }
-    o = atomic_load(&t->chunks[slot >> t->chunk_bits])[slot & ((1u << t->chunk_bits) - 1)];
-    if (hws__id_kind(id) != o->kind || generation > o->generation) {
+    o = atomic_load(entry(t, slot)); /* null: retired */
+    if (o != NULL && (hws__id_kind(id) != o->kind ||
+                      generation > atomic_load_explicit(&o->generation, memory_order_relaxed))) {
         return hws__fail(HWS_E_BAD_ID, id, "%#llx names nothing", (unsigned long long)id);
     }
     if (kind != 0 && hws__id_kind(id) != kind) {

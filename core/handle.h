@@ -1,8 +1,8 @@
 /*
  * Ids of objects: kind, generation and slot in 53 bits.
  *
- * A slot is bound to one kind and one piece of memory for ever: memory of objects is never given
- * back, only used again for the same kind. So a pointer found through an id may always be read;
+ * Memory of objects is never given back, only used again for the same kind; when the generations of
+ * its slot are used up it moves to a new slot. So a pointer found through an id may always be read;
  * whether it still is the object is told by its `id` field, checked again once the object is
  * protected (by ownership of its worker, or by its lock).
  */
@@ -13,6 +13,7 @@
 #include <hawser.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 
 #define HWS__KIND_SHIFT 49
 #define HWS__KINDS 16
@@ -22,7 +23,8 @@ struct hws__obj {
     _Atomic uint64_t id; /* 0 while the slot is free. ORDER: release when it becomes visible */
     _Atomic uint64_t user;
     struct hws__list free;
-    uint32_t slot, generation, kind;
+    uint32_t slot, kind;
+    _Atomic uint32_t generation; /* the last one issued */
     /* Of a worker (progress.h). Here because it must outlive the object: somebody may come late. */
     _Atomic uint32_t want; /* threads that need ownership at once */
     _Atomic uintptr_t owner;
@@ -47,14 +49,25 @@ int32_t hws__table_init(struct hws__table *t, unsigned generation_bits, unsigned
 void hws__table_destroy(struct hws__table *t);
 
 /**
- * Memory for an object of `kind`, all zero behind the header (also when it is used again), not yet
- * visible under any id: hws__obj_publish() does that.
+ * Memory for an object of `kind`, not yet visible under any id: hws__obj_publish() does that.
+ * Zero behind the header, but for the `keep` bytes that follow it: these are zero the first time
+ * and as they were when the memory is used again, for whoever found the last object and comes late
+ * (a lock, a pointer that may be read).
  */
-struct hws__obj *hws__obj_alloc(struct hws__table *t, uint32_t kind, size_t size);
+struct hws__obj *hws__obj_alloc(struct hws__table *t, uint32_t kind, size_t size, size_t keep);
+/** What `keep` must be so that the members before `member` are kept. */
+#define HWS__KEEP(type, member) (offsetof(type, member) - sizeof(struct hws__obj))
 hws_id hws__obj_publish(struct hws__table *t, struct hws__obj *o);
 /** Make the id stale. The memory stays untouched until hws__obj_free(). */
 void hws__obj_hide(struct hws__obj *o);
 void hws__obj_free(struct hws__table *t, struct hws__obj *o);
+
+/** Whether the slot has no generation left: the object must go through hws__obj_free(). */
+static inline bool hws__obj_spent(const struct hws__table *t, const struct hws__obj *o)
+{
+    return atomic_load_explicit(&o->generation, memory_order_relaxed) >=
+           (1u << t->generation_bits) - 1;
+}
 
 /** The error of an id that did not resolve to `kind` (0: any kind); sets the last error. */
 int32_t hws__id_error(struct hws__table *t, hws_id id, uint32_t kind);

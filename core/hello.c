@@ -269,6 +269,21 @@ static void on_goodbye(struct hws__endpoint *ep)
     hws__endpoint_attend(ep);
 }
 
+/* The code of a refusal: a peer can mean these, whatever number it sends. */
+static int32_t refusal(int32_t code)
+{
+    switch (code) {
+    case HWS_E_AUTH:
+    case HWS_E_PEER_VERSION:
+    case HWS_E_PROTOCOL:
+    case HWS_E_CLOSING:
+    case HWS_E_ISOLATED_CAP:
+        return code;
+    default:
+        return HWS_E_REJECTED;
+    }
+}
+
 static void dispatch(struct hws__endpoint *ep, const struct control *m)
 {
     switch (m->type) {
@@ -286,8 +301,9 @@ static void dispatch(struct hws__endpoint *ep, const struct control *m)
         break;
     case REFUSED:
         if (!ep->server && ep->phase == HWS__PHASE_HELLO) {
-            hws__endpoint_fail(ep, m->code < 0 ? m->code : HWS_E_REJECTED, "%s",
-                               hws_error_text(m->code < 0 ? m->code : HWS_E_REJECTED));
+            int32_t code = refusal(m->code);
+
+            hws__endpoint_fail(ep, code, "%s", hws_error_text(code));
         }
         break;
     case GOODBYE:

@@ -318,7 +318,8 @@ int32_t hws_listen(hws_id worker, const char *host, uint16_t port, const hws_lis
     if ((r = hws__options(&o, sizeof o, opts, "listener")) < 0) {
         return r;
     }
-    l = (struct hws__listener *)(void *)hws__obj_alloc(&hws__objects, HWS_KIND_LISTENER, sizeof *l);
+    l = (struct hws__listener *)(void *)hws__obj_alloc(&hws__objects, HWS_KIND_LISTENER, sizeof *l,
+                                                       HWS__KEEP(struct hws__listener, ucx));
     if (l == NULL) {
         return hws__fail(HWS_E_NO_MEMORY, worker, "listener");
     }

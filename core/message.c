@@ -19,7 +19,8 @@ struct hws__message *hws__message_take(struct hws__worker *w, uint32_t kind)
     if (n != NULL) {
         m = hws__container(n, struct hws__message, held);
     } else {
-        m = (struct hws__message *)(void *)hws__obj_alloc(&hws__objects, kind, sizeof *m);
+        m = (struct hws__message *)(void *)hws__obj_alloc(&hws__objects, kind, sizeof *m,
+                                                          HWS__KEEP(struct hws__message, ep));
         if (m == NULL) {
             return NULL;
         }
@@ -144,5 +145,9 @@ void hws__message_release(struct hws__message *m)
         free((void *)(uintptr_t)m->detail.header);
         m->header_length = 0;
     }
-    hws__list_append(&m->worker->free_messages[list_of(m->obj.kind)], &m->held);
+    if (hws__obj_spent(&hws__objects, &m->obj)) {
+        hws__obj_free(&hws__objects, &m->obj);
+    } else {
+        hws__list_append(&m->worker->free_messages[list_of(m->obj.kind)], &m->held);
+    }
 }

@@ -15,6 +15,7 @@
 
 static _Atomic(struct hws__op *) chunks[CHUNKS];
 static _Atomic uint32_t used_chunks;
+static uint32_t chunk_limit = CHUNKS;
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER; /* LOCK: leaf */
 static struct hws__op *pool;
 
@@ -24,7 +25,7 @@ static bool pool_grow(void)
     uint32_t c = atomic_load_explicit(&used_chunks, memory_order_relaxed);
     struct hws__op *ops;
 
-    if (c == CHUNKS) {
+    if (c >= chunk_limit) {
         return false;
     }
     ops = aligned_alloc(64, CHUNK * sizeof *ops);
@@ -40,6 +41,13 @@ static bool pool_grow(void)
     atomic_store_explicit(&chunks[c], ops, memory_order_release);
     atomic_store_explicit(&used_chunks, c + 1, memory_order_release);
     return true;
+}
+
+void hws__op_limit(uint32_t slots)
+{
+    pthread_mutex_lock(&pool_lock);
+    chunk_limit = slots / CHUNK;
+    pthread_mutex_unlock(&pool_lock);
 }
 
 static hws_id new_id(struct hws__op *op)

@@ -2,6 +2,13 @@
 #include "error.h"
 #include <string.h>
 
+/* The size that a structure says it has; false: it cannot be one. */
+static bool size_of(const void *theirs, uint32_t *given)
+{
+    memcpy(given, theirs, sizeof *given);
+    return *given >= sizeof *given && *given <= 65536;
+}
+
 int32_t hws__options(void *ours, size_t size, const void *theirs, const char *what)
 {
     const unsigned char *p = theirs;
@@ -11,8 +18,7 @@ int32_t hws__options(void *ours, size_t size, const void *theirs, const char *wh
     if (theirs == NULL) {
         return HWS_OK;
     }
-    memcpy(&given, theirs, sizeof given);
-    if (given < sizeof given || given > 65536) {
+    if (!size_of(theirs, &given)) {
         return hws__fail(HWS_E_INVALID, 0, "struct_size %u of the %s options", given, what);
     }
     for (size_t i = size; i < given; i++) {
@@ -25,21 +31,24 @@ int32_t hws__options(void *ours, size_t size, const void *theirs, const char *wh
     return HWS_OK;
 }
 
-int32_t hws__fill(void *theirs, const void *ours, size_t size, const char *what)
+bool hws__copy_out(void *theirs, const void *ours, size_t size)
 {
     uint32_t given;
 
-    if (theirs == NULL) {
-        return hws__fail(HWS_E_INVALID, 0, "%s: out is null", what);
-    }
-    memcpy(&given, theirs, sizeof given);
-    if (given < sizeof given || given > 65536) {
-        return hws__fail(HWS_E_INVALID, 0, "struct_size %u of the %s", given, what);
+    if (theirs == NULL || !size_of(theirs, &given)) {
+        return false;
     }
     if (given > size) {
         memset((char *)theirs + size, 0, given - size);
     }
     memcpy((char *)theirs + sizeof given, (const char *)ours + sizeof given,
            (given < size ? given : size) - sizeof given);
-    return HWS_OK;
+    return true;
+}
+
+int32_t hws__fill(void *theirs, const void *ours, size_t size, const char *what)
+{
+    return hws__copy_out(theirs, ours, size)
+               ? HWS_OK
+               : hws__fail(HWS_E_INVALID, 0, "%s: out is null, or its struct_size no size", what);
 }

@@ -5,6 +5,7 @@
 #define HWS_CORE_OPTIONS_H
 
 #include <hawser.h>
+#include <stdbool.h>
 
 /**
  * Copy a caller's structure (null: all defaults) of any size into ours of `size` bytes.
@@ -14,5 +15,7 @@ int32_t hws__options(void *ours, size_t size, const void *theirs, const char *wh
 
 /** Copy ours out to a caller's structure of the size it says: for query functions. */
 int32_t hws__fill(void *theirs, const void *ours, size_t size, const char *what);
+/** The same without an error text; false: null, or no size. */
+bool hws__copy_out(void *theirs, const void *ours, size_t size);
 
 #endif

@@ -45,7 +45,8 @@ int32_t hws_queue_open(const hws_queue_opts *opts, hws_id *out)
     while (size < (o.capacity != 0 ? o.capacity : 4096)) {
         size *= 2;
     }
-    q = (struct hws__queue *)hws__obj_alloc(&hws__objects, HWS_KIND_QUEUE, sizeof *q);
+    q = (struct hws__queue *)hws__obj_alloc(&hws__objects, HWS_KIND_QUEUE, sizeof *q,
+                                            HWS__KEEP(struct hws__queue, ring));
     if (q == NULL || (q->ring = malloc(size * sizeof *q->ring)) == NULL) {
         if (q != NULL) {
             hws__obj_free(&hws__objects, &q->obj);
@@ -59,7 +60,6 @@ int32_t hws_queue_open(const hws_queue_opts *opts, hws_id *out)
         hws__obj_free(&hws__objects, &q->obj);
         return r;
     }
-    pthread_mutex_init(&q->lock, NULL);
     q->mask = size - 1;
     q->overflow_end = &q->overflow;
     *out = hws__obj_publish(&hws__objects, &q->obj);
@@ -88,9 +88,23 @@ int32_t hws__queue_close(hws_id id)
         free(e);
     }
     pthread_mutex_unlock(&q->lock);
-    /* The lock is left initialised for late producers, which find the id changed. */
+    /* The lock stays as it is, also when the memory is used again: late producers take it and find
+     * the id changed. */
     hws__obj_free(&hws__objects, &q->obj);
     return HWS_OK;
+}
+
+/* Where a new worker goes: the place of one that is gone, else behind the others. With the lock. */
+static uint32_t feeder_place(struct hws__queue *q)
+{
+    uint32_t n = atomic_load_explicit(&q->feeder_count, memory_order_relaxed);
+
+    for (uint32_t i = 0; i < n; i++) {
+        if (hws__obj_find(&hws__objects, q->feeders[i]) == NULL) {
+            return i;
+        }
+    }
+    return n;
 }
 
 void hws__queue_feed(struct hws__queue *q, hws_id worker)
@@ -103,10 +117,12 @@ void hws__queue_feed(struct hws__queue *q, hws_id worker)
         }
     }
     pthread_mutex_lock(&q->lock);
-    n = atomic_load_explicit(&q->feeder_count, memory_order_relaxed);
+    n = feeder_place(q);
     if (n < HWS__QUEUE_FEEDERS) {
         atomic_store_explicit(&q->feeders[n], worker, memory_order_relaxed);
-        atomic_store_explicit(&q->feeder_count, n + 1, memory_order_release);
+        if (n == atomic_load_explicit(&q->feeder_count, memory_order_relaxed)) {
+            atomic_store_explicit(&q->feeder_count, n + 1, memory_order_release);
+        }
     }
     pthread_mutex_unlock(&q->lock);
 }
@@ -124,38 +140,51 @@ static void signal_fd(struct hws__queue *q)
     }
 }
 
+/* Whether the ring has room: places promised to operations stay free for them. With the lock. */
+static bool fits(struct hws__queue *q, bool reserved)
+{
+    uint32_t used = q->tail - q->head;
+
+    return used <= q->mask &&
+           (reserved ||
+            used - q->reserved_held + atomic_load_explicit(&q->reserved, memory_order_relaxed) <=
+                q->mask);
+}
+
+static void put(struct hws__queue *q, const hws_event *event, bool reserved)
+{
+    q->ring[q->tail++ & q->mask] = (struct hws__entry){.event = *event, .reserved = reserved};
+    q->reserved_held += reserved;
+}
+
 bool hws__queue_push(struct hws__queue *q, hws_id id, const hws_event *event, bool reserved,
                      _Atomic uint64_t *overflows)
 {
     struct hws__entry *e;
+    bool kept = true;
 
     pthread_mutex_lock(&q->lock);
     if (atomic_load_explicit(&q->obj.id, memory_order_relaxed) != id) {
         pthread_mutex_unlock(&q->lock);
         return false;
     }
-    /* Places promised to operations must stay free for them; what does not fit is chained, and once
-     * something is chained everything goes behind it, so that the order holds. */
-    if (q->overflow == NULL &&
-        (reserved || q->tail - q->head - q->reserved_held +
-                             atomic_load_explicit(&q->reserved, memory_order_relaxed) <=
-                         q->mask) &&
-        q->tail - q->head <= q->mask) {
-        e = &q->ring[q->tail++ & q->mask];
-        e->event = *event;
-        e->reserved = reserved;
-        q->reserved_held += reserved;
+    /* What does not fit is chained, and once something is chained everything goes behind it, so
+     * that the order holds. An operation's event has its place in the ring even without memory. */
+    if (q->overflow == NULL && fits(q, reserved)) {
+        put(q, event, reserved);
     } else if ((e = malloc(sizeof *e)) != NULL) {
-        e->event = *event;
-        e->reserved = reserved;
-        e->next = NULL;
+        *e = (struct hws__entry){.event = *event, .reserved = reserved};
         *q->overflow_end = e;
         q->overflow_end = &e->next;
         atomic_fetch_add_explicit(overflows, 1, memory_order_relaxed);
+    } else if (reserved && fits(q, true)) {
+        put(q, event, true);
+    } else {
+        kept = false;
     }
     signal_fd(q);
     pthread_mutex_unlock(&q->lock);
-    return true;
+    return kept;
 }
 
 /* An operation's place is free again once its event is taken. */

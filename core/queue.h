@@ -20,7 +20,8 @@ struct hws__entry {
 
 struct hws__queue {
     struct hws__obj obj;
-    pthread_mutex_t lock; /* LOCK: leaf; protects everything below */
+    pthread_mutex_t
+        lock; /* LOCK: leaf; protects everything below. Zero is unlocked; never destroyed */
     struct hws__entry *ring;
     uint32_t mask, head, tail; /* free-running */
     struct hws__entry *overflow, **overflow_end;
@@ -52,7 +53,10 @@ static inline void hws__queue_unreserve(struct hws__queue *q)
 struct hws__queue *hws__queue_find(hws_id id, int32_t *error);
 /** Remember that `worker` feeds the queue. */
 void hws__queue_feed(struct hws__queue *q, hws_id worker);
-/** Append an event, counting it if it has to be chained. It is dropped if the queue is not `id` any more; false then. */
+/**
+ * Append an event, counting it if it has to be chained. False, and it is dropped: the queue is not
+ * `id` any more, or there is no memory for an event that nobody reserved a place for.
+ */
 bool hws__queue_push(struct hws__queue *q, hws_id id, const hws_event *event, bool reserved,
                      _Atomic uint64_t *overflows);
 int32_t hws__queue_close(hws_id id);

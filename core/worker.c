@@ -147,6 +147,35 @@ static int32_t open_main(struct hws__worker *w)
     return r;
 }
 
+/* Memory of a worker, owned, all zero but for what late comers still count in. */
+static struct hws__worker *own_memory(void)
+{
+    struct hws__worker *w = (struct hws__worker *)(void *)hws__obj_alloc(
+        &hws__objects, HWS_KIND_WORKER, sizeof *w, sizeof *w - sizeof w->obj);
+
+    if (w == NULL) {
+        return NULL;
+    }
+    while (!hws__own_try(w)) {
+        sched_yield(); /* the last owner of this memory is on its way out */
+    }
+    hws__op_drain(w);
+    memset((char *)(&w->obj + 1) + HWS__KEEP(struct hws__worker, signalled), 0,
+           sizeof *w - offsetof(struct hws__worker, signalled));
+    return w;
+}
+
+/* A worker that does not come to be. */
+static void give_up(struct hws__worker *w)
+{
+    struct hws__context *c = w->context;
+
+    free_parts(w);
+    hws__obj_free(&hws__objects, &w->obj);
+    hws__own_release(w);
+    hws__context_worker_gone(c, 0);
+}
+
 int32_t hws_worker_open(hws_id context, const hws_worker_opts *opts, hws_id *out)
 {
     struct hws__context *c;
@@ -160,31 +189,25 @@ int32_t hws_worker_open(hws_id context, const hws_worker_opts *opts, hws_id *out
         return hws__fail(HWS_E_INVALID, context, "out is null");
     }
     if ((c = hws__context_find(context, &r)) == NULL ||
-        (r = hws__options(&o, sizeof o, opts, "worker")) < 0) {
+        (r = hws__options(&o, sizeof o, opts, "worker")) < 0 ||
+        (r = hws__context_enter(c, context)) < 0) {
         return r;
     }
-    w = (struct hws__worker *)(void *)hws__obj_alloc(&hws__objects, HWS_KIND_WORKER, sizeof *w);
-    if (w == NULL) {
+    if ((w = own_memory()) == NULL) {
+        hws__context_worker_gone(c, 0);
         return hws__fail(HWS_E_NO_MEMORY, context, "worker");
     }
     w->context = c;
     init_lists(w);
-    while (!hws__own_try(w)) {
-        sched_yield(); /* the last owner of this memory is on its way out */
-    }
     if ((r = init_fds(w)) < 0 || (r = copy_options(w, &o)) < 0 || (r = open_main(w)) < 0) {
-        free_parts(w);
-        hws__obj_free(&hws__objects, &w->obj);
-        hws__own_release(w);
+        give_up(w);
         return r;
     }
     id = hws__obj_publish(&hws__objects, &w->obj);
     if (!hws__context_worker_add(c, id)) {
         hws__uworker_drop(w->main);
-        free_parts(w);
-        hws__obj_free(&hws__objects, &w->obj);
-        hws__own_release(w);
-        return hws__fail(HWS_E_CLOSING, context, "the context is closing, or has too many workers");
+        give_up(w);
+        return hws__fail(HWS_E_CLOSING, context, "the context is closing");
     }
     *out = id;
     hws__sink_feed(&w->sink, id);

@@ -50,7 +50,8 @@ struct hws__counters {
 struct hws__worker {
     struct hws__obj obj;
 
-    /* What other threads look at; ownership itself is in `obj`. */
+    /* What other threads look at; ownership itself is in `obj`. The first two outlive the worker:
+     * who still is inside when it ends, and its memory becomes another's, counts itself out. */
     _Atomic uint32_t waiters;  /* threads inside a wait */
     _Atomic uint32_t sleepers; /* threads in epoll_wait: a change must signal them */
     _Atomic uint32_t signalled;
