@@ -23,7 +23,7 @@ def use_environment() -> None:
     python = ROOT / ".venv" / "bin" / "python"
     if any(importlib.util.find_spec(name) is None for name in ("jsonschema", "pycparser")):
         if python.exists() and Path(sys.prefix) != ROOT / ".venv":
-            os.execv(python, [str(python), __file__, *sys.argv[1:]])
+            os.execv(python, [str(python), *sys.argv])
         sys.exit("gen.py: pycparser and jsonschema are not installed here: run scripts/setup.sh")
 
 

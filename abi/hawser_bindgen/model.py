@@ -112,6 +112,7 @@ class Function:
     returns: Type
     result: str  # status (negative: code), value, text, none
     args: list[Arg]
+    positive: bool  # a result above 0 says something: how many, which kind, HWS_DONE
     posts: bool  # starts an operation that ends in one event
     brief: str
     doc: str

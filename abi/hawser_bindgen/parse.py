@@ -273,6 +273,7 @@ class _Reader:
         self.check_tags(doc, name, returns)
         tags = {key: doc.tags.get(key, "") for key in ("return", *MANDATORY, "ucx")}
         said = f"{tags['return']} {' '.join(a.doc for a in args)}"
+        posts = bool(args) and args[-1].name == "op" and args[-1].role == "out"
         self.abi.functions.append(
             Function(
                 name=name,
@@ -280,7 +281,8 @@ class _Reader:
                 returns=returns,
                 result=_result(returns),
                 args=args,
-                posts=bool(args) and args[-1].name == "op" and args[-1].role == "out",
+                positive=posts or "HWS_DONE" in tags["return"] or not tags["return"].startswith("0"),
+                posts=posts,
                 brief=doc.brief,
                 doc=doc.text,
                 return_doc=tags["return"],

@@ -7,9 +7,24 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from . import python_constants, python_errors
+from . import (
+    c_layout,
+    luajit_cdef,
+    man_pages,
+    python_constants,
+    python_errors,
+    reference,
+    rust_extern,
+    symbol_map,
+)
 
 BUILTIN: dict[str, ModuleType] = {
+    "c-layout": c_layout,
+    "luajit-cdef": luajit_cdef,
+    "man-pages": man_pages,
     "python-constants": python_constants,
     "python-errors": python_errors,
+    "reference": reference,
+    "rust-extern": rust_extern,
+    "symbol-map": symbol_map,
 }

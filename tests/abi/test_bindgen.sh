@@ -1,0 +1,37 @@
+#!/bin/bash
+# TIMEOUT: 240
+# The worked example of docs/guide/bindgen.md: an emitter of one's own, run by hawser-bindgen; its Go package works.
+set -euo pipefail
+
+source=$HAWSER_SOURCE_DIR
+work=$(mktemp -d)
+trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
+command=$source/abi/hawser-bindgen
+
+"$command" --list | grep -q '^rust-extern ' || { echo "FAIL: --list"; exit 1; }
+for bad in no-such-emitter "$source/include/hawser.h"; do
+    if "$command" --out "$work" "$bad" 2>"$work/err"; then echo "FAIL: $bad was taken for an emitter"; exit 1; fi
+    [ -s "$work/err" ] || { echo "FAIL: $bad: nothing was said"; exit 1; }
+done
+sed 's/"direction": "out"/"direction": "up"/' "$source/abi/abi.json" >"$work/damaged.json"
+if "$command" --abi "$work/damaged.json" --out "$work" rust-extern 2>"$work/err"; then
+    echo "FAIL: a damaged abi.json was accepted"
+    exit 1
+fi
+grep -q "'up' is not one of" "$work/err" || { echo "FAIL: the schema did not say what is wrong:"; cat "$work/err"; exit 1; }
+
+mkdir "$work/hawser"
+"$command" --out "$work/hawser" "$source/examples/bindgen/go/emit_go.py"
+go=$(command -v go || echo /usr/local/go/bin/go)
+[ -x "$go" ] || { echo "SKIP: go is not installed; the emitter ran, its package was not built"; exit 77; }
+cp "$source/examples/bindgen/go/main.go" "$work/"
+printf 'module example\n\ngo 1.19\n' >"$work/go.mod"
+# What pkg-config says of an installed tree, for the build tree.
+mkdir "$work/pc"
+printf 'Name: hawser\nDescription: build tree\nVersion: 0\nCflags: -I%s/include\nLibs: %s\n' "$source" "$HAWSER_LIBRARY" >"$work/pc/hawser.pc"
+cd "$work"
+export PKG_CONFIG_PATH=$work/pc GOFLAGS=-mod=mod GOPROXY=off GOCACHE=$work/cache CGO_ENABLED=1 CGO_LDFLAGS_ALLOW='.*'
+export LD_LIBRARY_PATH=${HAWSER_LIBRARY%/*} GOMAXPROCS=2
+"$go" vet ./...
+"$go" build -o example .
+./example
