@@ -1107,7 +1107,7 @@ HWS_API int32_t hws_multi_recv(hws_id source, uint64_t tag, uint64_t mask,
  * HWS_EVENT_MULTI_RECV without detail.
  * @param buffer    hws_multi_detail.buffer of the list; not the caller's after this call, unless it
  *                  fails
- * @param segments  as many as listed, none shorter than listed; copied
+ * @param[out] segments  as many as listed, none shorter than listed; copied
  * @param count     segments
  * @param[out] op   nullable if opts names a sink or HWS_OP_DETACHED
  * @return 0, HWS_DONE, HWS_E_TRUNCATED (a segment is too short), HWS_E_INVALID (another count, a

@@ -21,6 +21,10 @@ typedef struct hws_message_info hws_message_info;
 typedef struct hws_am_detail hws_am_detail;
 typedef struct hws_am_opts hws_am_opts;
 typedef struct hws_stats hws_stats;
+typedef struct hws_segment hws_segment;
+typedef struct hws_multi_detail hws_multi_detail;
+typedef struct hws_multi_opts hws_multi_opts;
+typedef struct hws_multi_recv_opts hws_multi_recv_opts;
 typedef void (*hws_event_fn)(void *arg, const hws_event *event);
 typedef void (*hws_log_fn)(void *user, int32_t level, const char *line);
 typedef void (*hws_thread_fn)(void *arg);
@@ -90,6 +94,9 @@ struct hws_worker_opts {
     hws_thread_fn thread_start;
     void *thread_start_arg;
     hws_sink sink;
+    uint64_t multi_bytes_max;
+    uint32_t multi_count_max;
+    uint32_t reserved;
 };
 struct hws_listener_opts {
     uint32_t struct_size;
@@ -201,6 +208,33 @@ struct hws_stats {
     uint64_t am_dropped;
     uint64_t failures;
 };
+struct hws_segment {
+    void *base;
+    uint64_t length;
+    uint32_t memory_kind;
+    uint32_t reserved;
+};
+struct hws_multi_detail {
+    const hws_segment *segments;
+    uint64_t count;
+    uint64_t total;
+    hws_id buffer;
+    hws_id endpoint;
+};
+struct hws_multi_opts {
+    uint32_t struct_size;
+    uint32_t flags;
+    uint64_t coalesce;
+};
+struct hws_multi_recv_opts {
+    uint32_t struct_size;
+    uint32_t flags;
+    uint64_t bytes_max;
+    uint64_t count_max;
+    hws_alloc_fn alloc;
+    hws_free_fn free;
+    void *alloc_arg;
+};
 uint32_t hws_version(void);
 uint32_t hws_abi_version(void);
 int32_t hws_last_error(hws_error *out);
@@ -250,6 +284,9 @@ int32_t hws_am_header_max(hws_id worker, uint64_t *out);
 int32_t hws_buffer_data(hws_id buffer, void **data, uint64_t *length);
 int32_t hws_describe(hws_id id, char *text, uint64_t size, uint64_t *needed);
 int32_t hws_stats_get(hws_id id, hws_stats *out);
+int32_t hws_multi_send(hws_id endpoint, uint64_t tag, const hws_segment *segments, uint64_t count, const hws_multi_opts *multi_opts, const hws_op_opts *opts, hws_id *op);
+int32_t hws_multi_recv(hws_id source, uint64_t tag, uint64_t mask, const hws_multi_recv_opts *recv_opts, const hws_op_opts *opts, hws_id *op);
+int32_t hws_multi_fetch(hws_id buffer, const hws_segment *segments, uint64_t count, const hws_op_opts *opts, hws_id *op);
 ]]
 
 M.constants = {
@@ -281,6 +318,9 @@ M.constants = {
     EVENT_FLUSH = 7,
     EVENT_CONNECT = 8,
     EVENT_TASK = 9,
+    EVENT_MULTI_SEND = 20,
+    EVENT_MULTI_RECV = 21,
+    EVENT_MULTI_LIST = 22,
     EVENT_AM = 32,
     EVENT_REQUEST = 33,
     EVENT_ACCEPTED = 34,
@@ -340,6 +380,7 @@ M.constants = {
     AM_ID_MAX = 1023,
     AM_DEFER = 1,
     AM_BUFFER = 2,
+    MULTI_LIST = 1,
 }
 
 -- Code -> name.
@@ -400,7 +441,7 @@ M.layout = {
     hws_error = {size = 184, fields = {struct_size = 0, code = 4, ucx_status = 8, sys_errno = 12, id = 16, text = 24}},
     hws_library_info = {size = 792, fields = {struct_size = 0, version = 4, ucx_major = 8, ucx_minor = 12, ucx_release = 16, has_sodium = 20, ucx_path = 24, ucx_reason = 536}},
     hws_context_opts = {size = 64, fields = {struct_size = 0, flags = 4, features = 8, name = 16, ucx = 24, config = 32, psk = 40, psk_length = 48, isolated_max = 56, reserved = 60}},
-    hws_worker_opts = {size = 88, fields = {struct_size = 0, mode = 4, name = 8, spin_ns = 16, cpu_mask = 24, cpu_words = 32, spares = 36, thread_start = 40, thread_start_arg = 48, sink = 56}},
+    hws_worker_opts = {size = 104, fields = {struct_size = 0, mode = 4, name = 8, spin_ns = 16, cpu_mask = 24, cpu_words = 32, spares = 36, thread_start = 40, thread_start_arg = 48, sink = 56, multi_bytes_max = 88, multi_count_max = 96, reserved = 100}},
     hws_listener_opts = {size = 88, fields = {struct_size = 0, flags = 4, hello_timeout_ns = 8, sink = 16, endpoint_sink = 48, close_timeout_ns = 80}},
     hws_listener_info = {size = 120, fields = {struct_size = 0, port = 4, address = 8, requests = 72, accepted = 80, rejected = 88, redirected = 96, strangers = 104, bad_auth = 112}},
     hws_endpoint_opts = {size = 56, fields = {struct_size = 0, flags = 4, close_timeout_ns = 8, sink = 16, local_address = 48}},
@@ -411,6 +452,10 @@ M.layout = {
     hws_am_detail = {size = 48, fields = {header = 0, header_length = 8, data = 16, data_length = 24, buffer = 32, endpoint = 40}},
     hws_am_opts = {size = 72, fields = {struct_size = 0, flags = 4, sink = 8, alloc = 40, free = 48, alloc_arg = 56, memory_kind = 64, reserved = 68}},
     hws_stats = {size = 176, fields = {struct_size = 0, reserved = 4, endpoints = 8, isolated = 16, spares = 24, isolated_cap = 32, isolated_total = 40, fallbacks = 48, redials = 56, lane_violations = 64, ops_inline = 72, ops_posted = 80, ops_submitted = 88, ops_pending = 96, events = 104, queue_overflows = 112, wakeups = 120, safety_wakeups = 128, signals = 136, unexpected = 144, unexpected_bytes = 152, am_dropped = 160, failures = 168}},
+    hws_segment = {size = 24, fields = {base = 0, length = 8, memory_kind = 16, reserved = 20}},
+    hws_multi_detail = {size = 40, fields = {segments = 0, count = 8, total = 16, buffer = 24, endpoint = 32}},
+    hws_multi_opts = {size = 16, fields = {struct_size = 0, flags = 4, coalesce = 8}},
+    hws_multi_recv_opts = {size = 48, fields = {struct_size = 0, flags = 4, bytes_max = 8, count_max = 16, alloc = 24, free = 32, alloc_arg = 40}},
 }
 
 M.functions = {
@@ -463,6 +508,9 @@ M.functions = {
     "hws_buffer_data",
     "hws_describe",
     "hws_stats_get",
+    "hws_multi_send",
+    "hws_multi_recv",
+    "hws_multi_fetch",
 }
 
 return M

@@ -39,6 +39,11 @@ pub const HWS_EVENT_AM_RECV: u32 = 6;
 pub const HWS_EVENT_FLUSH: u32 = 7;
 pub const HWS_EVENT_CONNECT: u32 = 8;
 pub const HWS_EVENT_TASK: u32 = 9;
+pub const HWS_EVENT_MULTI_SEND: u32 = 20;
+/// detail: hws_multi_detail, unless it ends hws_multi_fetch()
+pub const HWS_EVENT_MULTI_RECV: u32 = 21;
+/// what HWS_MULTI_LIST asked for; detail: hws_multi_detail
+pub const HWS_EVENT_MULTI_LIST: u32 = 22;
 /// an active message arrived; detail: hws_am_detail
 pub const HWS_EVENT_AM: u32 = 32;
 /// a peer wants to connect; source: its endpoint, op: the listener
@@ -178,6 +183,8 @@ pub const HWS_AM_ID_MAX: i32 = 1023;
 pub const HWS_AM_DEFER: u32 = 1;
 /// callbacks too get a buffer to keep; queues always do
 pub const HWS_AM_BUFFER: u32 = 2;
+/// end with the list, the data is fetched by hws_multi_fetch()
+pub const HWS_MULTI_LIST: u32 = 1;
 
 /// Receives events. It is called on the thread that makes progress, with no lock held: every call marked `@thread any` is legal inside; it must not block, unwind or jump out.
 pub type hws_event_fn = Option<unsafe extern "C" fn(arg: *mut c_void, event: *const hws_event)>;
@@ -362,6 +369,11 @@ pub struct hws_worker_opts {
     pub thread_start_arg: *mut c_void,
     /// events of the worker itself, and of children without their own
     pub sink: hws_sink,
+    /// of an arriving multi-buffer message; 0: no limit
+    pub multi_bytes_max: u64,
+    /// its segments; 0: 65536
+    pub multi_count_max: u32,
+    pub reserved: u32,
 }
 
 impl Default for hws_worker_opts {
@@ -369,7 +381,7 @@ impl Default for hws_worker_opts {
     fn default() -> Self {
         // SAFETY: numbers, pointers and optional functions: all of them may be zero.
         let mut value: Self = unsafe { core::mem::zeroed() };
-        value.struct_size = 88;
+        value.struct_size = 104;
         value
     }
 }
@@ -653,7 +665,7 @@ pub struct hws_stats {
     pub queue_overflows: u64,
     /// returns from sleep
     pub wakeups: u64,
-    /// sleeps ended by the safety net with work waiting: should be 0
+    /// work that only the safety net found: should be 0
     pub safety_wakeups: u64,
     /// wake-ups sent to a sleeping thread
     pub signals: u64,
@@ -672,6 +684,96 @@ impl Default for hws_stats {
         // SAFETY: numbers, pointers and optional functions: all of them may be zero.
         let mut value: Self = unsafe { core::mem::zeroed() };
         value.struct_size = 176;
+        value
+    }
+}
+
+/// One piece of a multi-buffer message.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct hws_segment {
+    pub base: *mut c_void,
+    /// bytes, below 2^56
+    pub length: u64,
+    /// HWS_MEMORY_*
+    pub memory_kind: u32,
+    pub reserved: u32,
+}
+
+impl Default for hws_segment {
+    /// All zero.
+    fn default() -> Self {
+        // SAFETY: numbers, pointers and optional functions: all of them may be zero.
+        unsafe { core::mem::zeroed() }
+    }
+}
+
+/// A received multi-buffer message (hws_event.detail). Everything here, the data included, is valid until `buffer` is closed or consumed by hws_multi_fetch(), or its worker is closed.
+///
+/// In a list, `base` is null for a segment that is still at the sender and `memory_kind` is the sender's; the others are here already and can be used in place (they have no alignment). With HWS_EVENT_FLAG_RNDV in the event at least one segment is still at the sender.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct hws_multi_detail {
+    /// null if there are none
+    pub segments: *const hws_segment,
+    pub count: u64,
+    /// bytes of all segments
+    pub total: u64,
+    pub buffer: hws_id,
+    /// where it came from
+    pub endpoint: hws_id,
+}
+
+impl Default for hws_multi_detail {
+    /// All zero.
+    fn default() -> Self {
+        // SAFETY: numbers, pointers and optional functions: all of them may be zero.
+        unsafe { core::mem::zeroed() }
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct hws_multi_opts {
+    pub struct_size: u32,
+    /// 0
+    pub flags: u32,
+    /// segments in host memory of up to 64 KiB each travel inside the list when they have no more bytes than this together; 0: 8192, at most 1 MiB
+    pub coalesce: u64,
+}
+
+impl Default for hws_multi_opts {
+    /// All zero, with its size set.
+    fn default() -> Self {
+        // SAFETY: numbers, pointers and optional functions: all of them may be zero.
+        let mut value: Self = unsafe { core::mem::zeroed() };
+        value.struct_size = 16;
+        value
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct hws_multi_recv_opts {
+    pub struct_size: u32,
+    pub flags: u32,
+    /// a bigger message is refused; 0: what the worker takes
+    pub bytes_max: u64,
+    /// segments; 0: what the worker takes
+    pub count_max: u64,
+    /// called for each segment with bytes; null: one block of host memory
+    pub alloc: hws_alloc_fn,
+    /// nullable: memory from `alloc` is not given back
+    pub free: hws_free_fn,
+    pub alloc_arg: *mut c_void,
+}
+
+impl Default for hws_multi_recv_opts {
+    /// All zero, with its size set.
+    fn default() -> Self {
+        // SAFETY: numbers, pointers and optional functions: all of them may be zero.
+        let mut value: Self = unsafe { core::mem::zeroed() };
+        value.struct_size = 48;
         value
     }
 }
@@ -728,7 +830,7 @@ const _: () = assert!(offset_of!(hws_context_opts, psk) == 40);
 const _: () = assert!(offset_of!(hws_context_opts, psk_length) == 48);
 const _: () = assert!(offset_of!(hws_context_opts, isolated_max) == 56);
 const _: () = assert!(offset_of!(hws_context_opts, reserved) == 60);
-const _: () = assert!(size_of::<hws_worker_opts>() == 88);
+const _: () = assert!(size_of::<hws_worker_opts>() == 104);
 const _: () = assert!(align_of::<hws_worker_opts>() == 8);
 const _: () = assert!(offset_of!(hws_worker_opts, struct_size) == 0);
 const _: () = assert!(offset_of!(hws_worker_opts, mode) == 4);
@@ -740,6 +842,9 @@ const _: () = assert!(offset_of!(hws_worker_opts, spares) == 36);
 const _: () = assert!(offset_of!(hws_worker_opts, thread_start) == 40);
 const _: () = assert!(offset_of!(hws_worker_opts, thread_start_arg) == 48);
 const _: () = assert!(offset_of!(hws_worker_opts, sink) == 56);
+const _: () = assert!(offset_of!(hws_worker_opts, multi_bytes_max) == 88);
+const _: () = assert!(offset_of!(hws_worker_opts, multi_count_max) == 96);
+const _: () = assert!(offset_of!(hws_worker_opts, reserved) == 100);
 const _: () = assert!(size_of::<hws_listener_opts>() == 88);
 const _: () = assert!(align_of::<hws_listener_opts>() == 8);
 const _: () = assert!(offset_of!(hws_listener_opts, struct_size) == 0);
@@ -850,6 +955,33 @@ const _: () = assert!(offset_of!(hws_stats, unexpected) == 144);
 const _: () = assert!(offset_of!(hws_stats, unexpected_bytes) == 152);
 const _: () = assert!(offset_of!(hws_stats, am_dropped) == 160);
 const _: () = assert!(offset_of!(hws_stats, failures) == 168);
+const _: () = assert!(size_of::<hws_segment>() == 24);
+const _: () = assert!(align_of::<hws_segment>() == 8);
+const _: () = assert!(offset_of!(hws_segment, base) == 0);
+const _: () = assert!(offset_of!(hws_segment, length) == 8);
+const _: () = assert!(offset_of!(hws_segment, memory_kind) == 16);
+const _: () = assert!(offset_of!(hws_segment, reserved) == 20);
+const _: () = assert!(size_of::<hws_multi_detail>() == 40);
+const _: () = assert!(align_of::<hws_multi_detail>() == 8);
+const _: () = assert!(offset_of!(hws_multi_detail, segments) == 0);
+const _: () = assert!(offset_of!(hws_multi_detail, count) == 8);
+const _: () = assert!(offset_of!(hws_multi_detail, total) == 16);
+const _: () = assert!(offset_of!(hws_multi_detail, buffer) == 24);
+const _: () = assert!(offset_of!(hws_multi_detail, endpoint) == 32);
+const _: () = assert!(size_of::<hws_multi_opts>() == 16);
+const _: () = assert!(align_of::<hws_multi_opts>() == 8);
+const _: () = assert!(offset_of!(hws_multi_opts, struct_size) == 0);
+const _: () = assert!(offset_of!(hws_multi_opts, flags) == 4);
+const _: () = assert!(offset_of!(hws_multi_opts, coalesce) == 8);
+const _: () = assert!(size_of::<hws_multi_recv_opts>() == 48);
+const _: () = assert!(align_of::<hws_multi_recv_opts>() == 8);
+const _: () = assert!(offset_of!(hws_multi_recv_opts, struct_size) == 0);
+const _: () = assert!(offset_of!(hws_multi_recv_opts, flags) == 4);
+const _: () = assert!(offset_of!(hws_multi_recv_opts, bytes_max) == 8);
+const _: () = assert!(offset_of!(hws_multi_recv_opts, count_max) == 16);
+const _: () = assert!(offset_of!(hws_multi_recv_opts, alloc) == 24);
+const _: () = assert!(offset_of!(hws_multi_recv_opts, free) == 32);
+const _: () = assert!(offset_of!(hws_multi_recv_opts, alloc_arg) == 40);
 
 unsafe extern "C" {
     /// The version of the running library.
@@ -1096,4 +1228,19 @@ unsafe extern "C" {
     ///
     /// Threads: any. Blocks: no. Owns: nothing. Returns: 0, or the id's error.
     pub fn hws_stats_get(id: hws_id, out: *mut hws_stats) -> i32;
+
+    /// Send segments as one message. Complete means that all of them can be used again.
+    ///
+    /// Threads: any. Blocks: no. Owns: the segments' data is the library's until the final event. Returns: as hws_tag_send(); HWS_E_TOO_BIG over the peer's limits (nothing is sent then), HWS_E_UNSUPPORTED on a raw endpoint; final status HWS_E_TOO_BIG if the receive refused it.
+    pub fn hws_multi_send(endpoint: hws_id, tag: u64, segments: *const hws_segment, count: u64, multi_opts: *const hws_multi_opts, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
+
+    /// Receive a multi-buffer message from one endpoint, or from any endpoint of a worker. The final event is HWS_EVENT_MULTI_RECV, or with HWS_MULTI_LIST HWS_EVENT_MULTI_LIST; on success it has HWS_EVENT_FLAG_BUFFER and the receiver closes `detail->buffer`. Without `alloc` small segments are where they arrived (without alignment) and the others in one block, 64-byte aligned, in host memory whatever the sender's kind.
+    ///
+    /// Threads: any. Blocks: no. Owns: the buffer of the final event is the receiver's. Returns: as hws_tag_recv(); final status also HWS_E_TOO_BIG, HWS_E_ALLOCATOR.
+    pub fn hws_multi_recv(source: hws_id, tag: u64, mask: u64, recv_opts: *const hws_multi_recv_opts, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
+
+    /// Move the data of a listed message into the receiver's memory. The final event is HWS_EVENT_MULTI_RECV without detail.
+    ///
+    /// Threads: any. Blocks: no. Owns: the segments' data is the library's until the final event. Returns: 0, HWS_DONE, HWS_E_TRUNCATED (a segment is too short), HWS_E_INVALID (another count, a null base), or the endpoint's error when the peer is gone and data was still there.
+    pub fn hws_multi_fetch(buffer: hws_id, segments: *const hws_segment, count: u64, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
 }
