@@ -241,7 +241,7 @@ static void program_name(char *name)
 
 static int wheel_of_python(char *out)
 {
-    char exe[PATH_MAX], name[PATH_MAX], prefix[PATH_MAX];
+    char exe[PATH_MAX], name[PATH_MAX], prefix[PATH_MAX], full[PATH_MAX];
     const ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
 
     exe[len > 0 ? len : 0] = '\0';
@@ -249,7 +249,8 @@ static int wheel_of_python(char *out)
         return 0;
     program_name(name);
     prefix_of_program(name, prefix);
-    if (name[0] == '/' && wheel_in_prefix(prefix, out))
+    /* realpath: the name may be relative to the folder that the process was started in. */
+    if (strchr(name, '/') != NULL && realpath(prefix, full) != NULL && wheel_in_prefix(full, out))
         return 1;
     const char *venv = getenv("VIRTUAL_ENV");
     if (venv != NULL && wheel_in_prefix(venv, out))

@@ -1,0 +1,127 @@
+/* Memory of the library as a Python buffer; it goes back when the object is gone. */
+#include "ext.h"
+
+PyTypeObject *buffer_type;
+
+struct buffer {
+    PyObject_HEAD
+    struct core *core;
+    hws_id id;
+    void *data;
+    Py_ssize_t length;
+    bool rndv;
+};
+
+PyObject *buffer_new(struct core *c, hws_id id, const void *data, uint64_t length)
+{
+    struct buffer *b = PyObject_New(struct buffer, buffer_type);
+
+    if (b == NULL) {
+        hws_close(id);
+        return NULL;
+    }
+    core_ref(c);
+    b->core = c;
+    b->id = id;
+    b->data = (void *)(uintptr_t)data;
+    b->length = (Py_ssize_t)length;
+    b->rndv = data == NULL && length != 0;
+    return (PyObject *)b;
+}
+
+static void buffer_dealloc(PyObject *self)
+{
+    struct buffer *b = (struct buffer *)(void *)self;
+    PyTypeObject *type = Py_TYPE(self);
+
+    hws_close(b->id);
+    core_unref(b->core);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static int buffer_get(PyObject *self, Py_buffer *view, int flags)
+{
+    struct buffer *b = (struct buffer *)(void *)self;
+    static char nothing[1];
+
+    if (b->rndv) {
+        PyErr_SetString(PyExc_BufferError, "the data is still at the sender: fetch it first");
+        return -1;
+    }
+    if (hws_kind(b->id) < 0) {
+        PyErr_SetString(PyExc_BufferError, "the worker of this buffer is closed");
+        return -1;
+    }
+    return PyBuffer_FillInfo(view, self, b->length != 0 ? b->data : nothing, b->length, 0, flags);
+}
+
+static Py_ssize_t buffer_length(PyObject *self)
+{
+    return ((struct buffer *)(void *)self)->length;
+}
+
+static PyObject *get_id(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(((struct buffer *)(void *)self)->id);
+}
+
+static PyObject *get_rndv(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(((struct buffer *)(void *)self)->rndv);
+}
+
+/** fetch(buffer, timeout=None): fetch data that is still at the sender. */
+static PyObject *buffer_fetch(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"buffer", "timeout", NULL};
+    struct buffer *b = (struct buffer *)(void *)self;
+    PyObject *into, *seconds = Py_None;
+    struct memory m;
+    uint64_t timeout;
+    hws_op_opts o;
+    struct op *op;
+    int32_t r;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:fetch", names, &into, &seconds) ||
+        to_timeout(seconds, &timeout) < 0 || memory_get(into, true, &m) < 0) {
+        return NULL;
+    }
+    if ((op = op_new(b->core, RESULT_KEEP)) == NULL) {
+        memory_release(&m);
+        return NULL;
+    }
+    op_take_memory(op, &m);
+    Py_INCREF(into);
+    replace(&op->keep, into);
+    op_options(op, timeout, 0, m.kind, &o);
+    r = hws_am_recv(b->id, m.data, m.length, &o, &op->id);
+    return op_posted(op, r);
+}
+
+int buffer_import(PyObject *module)
+{
+    static PyMethodDef methods[] = {
+        {"fetch", (PyCFunction)(void (*)(void))buffer_fetch, METH_VARARGS | METH_KEYWORDS,
+         "fetch($self, /, buffer, timeout=None)\n--\n\n"
+         "Fetch data that is still at the sender into a writable buffer; gives that buffer."},
+        {NULL, NULL, 0, NULL}};
+    static PyGetSetDef members[] = {
+        {"id", get_id, NULL, "Id of the buffer.", NULL},
+        {"pending", get_rndv, NULL, "True while the data is still at the sender.", NULL},
+        {NULL, NULL, NULL, NULL, NULL}};
+    static PyType_Slot slots[] = {{Py_tp_dealloc, buffer_dealloc},
+                                  {Py_bf_getbuffer, buffer_get},
+                                  {Py_sq_length, buffer_length},
+                                  {Py_tp_methods, methods},
+                                  {Py_tp_getset, members},
+                                  {Py_tp_doc, "Received data in memory of the library."},
+                                  {0, NULL}};
+    static PyType_Spec spec = {"hawser._core.Buffer", sizeof(struct buffer), 0,
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+
+    buffer_type = add_type(module, "Buffer", &spec);
+    return buffer_type == NULL ? -1 : 0;
+}

@@ -1,0 +1,263 @@
+/* The C side of a worker: events come in on any thread and are told to Python under the GIL. */
+#include "ext.h"
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The worker whose events this thread will drain itself: they need no wake-up. */
+static _Thread_local struct core *draining;
+
+uint64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+struct core *core_new(hws_id id, uint32_t mode)
+{
+    struct core *c = calloc(1, sizeof *c);
+
+    if (c == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    atomic_init(&c->refs, 1);
+    c->id = id;
+    c->mode = mode;
+    c->spin_ns = c->spin_now = 50000;
+    c->credit = 64;
+    c->fd = -1;
+    c->wakefd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (c->wakefd < 0) {
+        free(c);
+        PyErr_SetFromErrno(PyExc_OSError);
+        return NULL;
+    }
+    return c;
+}
+
+void core_ref(struct core *c)
+{
+    atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+}
+
+static void free_records(struct record *r)
+{
+    while (r != NULL) {
+        struct record *next = r->next;
+
+        if (r->op == NULL) {
+            struct notice *n = (struct notice *)(void *)r;
+
+            if (n->event.flags & HWS_EVENT_FLAG_BUFFER) {
+                hws_close(n->am.buffer);
+            }
+            free(n);
+        }
+        r = next;
+    }
+}
+
+void core_unref(struct core *c)
+{
+    if (atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1) {
+        return;
+    }
+    free_records(atomic_exchange(&c->arrived, NULL));
+    close(c->wakefd);
+    if (c->fd >= 0) {
+        close(c->fd);
+    }
+    free(c);
+}
+
+void core_push(struct core *c, struct record *r)
+{
+    uint64_t one = 1;
+
+    r->next = atomic_load_explicit(&c->arrived, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&c->arrived, &r->next, r, memory_order_seq_cst,
+                                                  memory_order_relaxed)) {}
+    if (draining == c) {
+        return;
+    }
+    if (atomic_exchange(&c->signalled, 1) == 0 && write(c->wakefd, &one, sizeof one) < 0) {
+        atomic_store(&c->signalled, 0);
+    }
+    if (atomic_load(&c->blocked) != 0) {
+        hws_worker_signal(c->id);
+    }
+}
+
+int core_progress(struct core *c)
+{
+    struct core *outer = draining;
+    int32_t r;
+
+    draining = c;
+    r = hws_worker_progress(c->id);
+    draining = outer;
+    return r;
+}
+
+/* An event of an object. Any thread, no GIL: it is copied and chained. */
+void core_event(void *arg, const hws_event *event)
+{
+    struct core *c = arg;
+    const hws_am_detail *am = event->kind == HWS_EVENT_AM ? event->detail : NULL;
+    uint64_t header = am != NULL ? am->header_length : 0;
+    struct notice *n = malloc(sizeof *n + header);
+
+    if (n == NULL) {
+        if (event->flags & HWS_EVENT_FLAG_BUFFER) {
+            hws_close(am->buffer);
+        }
+        return;
+    }
+    n->record.op = NULL;
+    n->event = *event;
+    n->event.detail = NULL;
+    n->text[0] = 0;
+    memset(&n->am, 0, sizeof n->am);
+    if (am != NULL) {
+        n->am = *am;
+        memcpy(n->header, am->header, header);
+    } else if (event->status < 0 && event->detail != NULL) {
+        strncpy(n->text, event->detail, sizeof n->text - 1);
+        n->text[sizeof n->text - 1] = 0;
+    }
+    core_push(c, &n->record);
+}
+
+/* worker._notice(kind, source, op, status, flags, length, tag, user, text, header, buffer, endpoint) */
+static void tell(struct core *c, struct notice *n)
+{
+    const hws_event *e = &n->event;
+    PyObject *buffer = Py_None, *r;
+
+    Py_INCREF(buffer);
+    if (e->flags & HWS_EVENT_FLAG_BUFFER) {
+        Py_DECREF(buffer);
+        buffer = buffer_new(c, n->am.buffer, n->am.data, n->am.data_length);
+        if (buffer == NULL) {
+            PyErr_WriteUnraisable(NULL);
+            return;
+        }
+    }
+    if (c->worker != NULL) {
+        r = PyObject_CallMethod(c->worker, "_notice", "IKKiIKKKsy#NK", e->kind,
+                                (unsigned long long)e->source, (unsigned long long)e->op, e->status,
+                                e->flags, (unsigned long long)e->length, (unsigned long long)e->tag,
+                                (unsigned long long)e->user, n->text, n->header,
+                                (Py_ssize_t)n->am.header_length, buffer,
+                                (unsigned long long)n->am.endpoint);
+        if (r == NULL) {
+            PyErr_WriteUnraisable(c->worker);
+        }
+        Py_XDECREF(r);
+    } else {
+        Py_DECREF(buffer);
+    }
+}
+
+int core_drain(struct core *c, struct binding *direct)
+{
+    struct record *r, *first = NULL;
+    uint64_t dummy;
+    int n = 0;
+
+    if (atomic_load_explicit(&c->signalled, memory_order_relaxed) != 0) {
+        /* ORDER: read, clear, take: what is pushed before the clearing is taken below, what comes
+         * later makes the descriptor readable again. */
+        if (read(c->wakefd, &dummy, sizeof dummy) < 0 && errno != EAGAIN) {
+            return 0;
+        }
+        atomic_store(&c->signalled, 0);
+    }
+    if (atomic_load_explicit(&c->arrived, memory_order_relaxed) == NULL) {
+        return 0;
+    }
+    r = atomic_exchange_explicit(&c->arrived, NULL, memory_order_seq_cst);
+    while (r != NULL) {
+        struct record *next = r->next;
+
+        r->next = first;
+        first = r;
+        r = next;
+    }
+    core_ref(c);
+    while ((r = first) != NULL) {
+        first = r->next;
+        n++;
+        if (r->op != NULL) {
+            op_tell(r->op, direct);
+        } else {
+            tell(c, (struct notice *)(void *)r);
+            free(r);
+        }
+    }
+    core_unref(c);
+    return n;
+}
+
+/* ---- Workers that nobody closed ---- */
+
+static struct abandoned {
+    struct abandoned *next;
+    struct core *core;
+} *abandoned; /* GIL */
+
+static void *close_abandoned(void *arg)
+{
+    struct core *c = arg;
+
+    hws_close_wait(c->id, 10000000000u);
+    core_unref(c);
+    return NULL;
+}
+
+/* Close without waiting: a thread of its own makes the progress that closing needs. */
+void core_abandon(struct core *c)
+{
+    struct abandoned *a = malloc(sizeof *a);
+    pthread_attr_t attr;
+    pthread_t thread;
+
+    if (a != NULL) {
+        core_ref(c);
+        a->core = c;
+        a->next = abandoned;
+        abandoned = a;
+    }
+    core_ref(c);
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    if (pthread_create(&thread, &attr, close_abandoned, c) != 0) {
+        hws_close(c->id);
+        core_unref(c);
+    }
+    pthread_attr_destroy(&attr);
+}
+
+/* Buffers of operations that ended after their worker was dropped. */
+void core_reap(void)
+{
+    for (struct abandoned **p = &abandoned; *p != NULL;) {
+        struct abandoned *a = *p;
+
+        core_drain(a->core, NULL);
+        if (hws_kind(a->core->id) < 0 && atomic_load(&a->core->arrived) == NULL) {
+            *p = a->next;
+            core_unref(a->core);
+            free(a);
+        } else {
+            p = &a->next;
+        }
+    }
+}

@@ -1,0 +1,69 @@
+/* Codes to exceptions, and numbers from Python. */
+#include "ext.h"
+#include <math.h>
+
+static PyObject *from_code; /* hawser._errors.from_code(code, text) */
+
+int errors_import(void)
+{
+    PyObject *m = PyImport_ImportModule("hawser._errors");
+
+    if (m == NULL) {
+        return -1;
+    }
+    from_code = PyObject_GetAttrString(m, "from_code");
+    Py_DECREF(m);
+    return from_code == NULL ? -1 : 0;
+}
+
+PyObject *make_error(int32_t code, const char *text)
+{
+    return PyObject_CallFunction(from_code, "is", (int)code,
+                                 text != NULL && *text != 0 ? text : hws_error_text(code));
+}
+
+PyObject *raise_code(int32_t code, const char *text)
+{
+    PyObject *e = make_error(code, text);
+
+    if (e != NULL) {
+        PyErr_SetObject((PyObject *)Py_TYPE(e), e);
+        Py_DECREF(e);
+    }
+    return NULL;
+}
+
+PyObject *raise_last(int32_t code)
+{
+    hws_error e = {.struct_size = sizeof e};
+
+    hws_last_error(&e);
+    return raise_code(code, e.code == code ? e.text : NULL);
+}
+
+int to_u64(PyObject *o, uint64_t *out)
+{
+    *out = PyLong_AsUnsignedLongLong(o);
+    return *out == (uint64_t)-1 && PyErr_Occurred() ? -1 : 0;
+}
+
+int to_timeout(PyObject *seconds, uint64_t *ns)
+{
+    double s;
+
+    *ns = 0;
+    if (seconds == NULL || seconds == Py_None) {
+        return 0;
+    }
+    s = PyFloat_AsDouble(seconds);
+    if (s == -1.0 && PyErr_Occurred()) {
+        return -1;
+    }
+    if (!(s > 0)) {
+        /* A deadline that has passed already: the shortest one there is. */
+        *ns = 1;
+    } else {
+        *ns = s >= 1e9 ? HWS_FOREVER : (uint64_t)ceil(s * 1e9);
+    }
+    return 0;
+}

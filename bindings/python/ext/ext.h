@@ -1,0 +1,191 @@
+/*
+ * hawser._core: the part of the Python binding where speed or asyncio needs C.
+ *
+ * A worker's C side (struct core) takes events on whatever thread makes progress, without the
+ * interpreter; they are chained there until a thread that holds the GIL drains them. Nothing of
+ * Python is touched in a callback of the library.
+ */
+#ifndef HAWSER_PYTHON_EXT_H
+#define HAWSER_PYTHON_EXT_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <hawser.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/** Something that happened and was not yet told to Python: the head of an operation or a notice. */
+struct record {
+    struct record *next;
+    struct op *op; /* null: a notice */
+};
+
+/** An event of an object: of a peer, a listener, a worker, an arrived active message. */
+struct notice {
+    struct record record;
+    hws_event event;
+    hws_am_detail am;
+    char text[160];
+    char header[]; /* of an active message */
+};
+
+/** One event loop that a worker feeds. GIL. */
+struct binding {
+    struct binding *next;
+    PyObject *loop;
+    PyObject *ready;     /* loop._ready: the callbacks that are due; null where the loop hides it */
+    PyObject *on_fd;     /* the reader, and what looks before the loop sleeps */
+    unsigned long thread;
+    bool due;            /* on_fd is scheduled */
+};
+
+/** The C side of a worker. It lives until the worker and its operations have ended. */
+struct core {
+    _Atomic uint32_t refs;
+    hws_id id;
+    uint32_t mode;
+    int fd;                           /* a copy of the library's; -1 in the thread modes */
+    int wakefd;                       /* ours: events that another thread's progress delivered */
+    _Atomic(struct record *) arrived; /* newest first; pushed by any thread */
+    _Atomic uint32_t signalled;       /* wakefd is readable */
+    _Atomic uint32_t blocked;         /* threads in a blocking wait of this worker */
+    PyObject *worker;                 /* borrowed; null once the Python object is gone */
+    struct op *done;                  /* for everything that is done already; the worker's */
+    struct binding *bindings;
+    bool closed;
+    uint32_t spin_ns, spin_now; /* how long an await spins; adapted to what came of it */
+    uint32_t credit;            /* work until the loop's turn is looked at */
+    uint64_t turn;              /* when the loop last had its turn */
+    uint64_t awaited, inlined, spun, slept;
+};
+
+/** What an operation gives when it is awaited. */
+enum result {
+    RESULT_NONE,
+    RESULT_LENGTH,
+    RESULT_KEEP,   /* the object kept with it */
+    RESULT_CALL,   /* `keep` is called with the operation */
+    RESULT_ID      /* source of the event */
+};
+
+/** An operation: awaitable, future and coroutine at once. It is its own keeper while it goes on. */
+struct op {
+    PyObject_HEAD
+    struct record record;
+    struct core *core;
+    hws_id id;
+    _Atomic uint32_t ended; /* ORDER: released after the fields of the event are written */
+    int32_t status;
+    uint32_t flags;
+    hws_id source;
+    uint64_t length, tag;
+    char *text; /* malloc */
+    uint8_t result;
+    bool has_view, told, cancelled, blocking, waiting, yielded;
+    uint64_t since; /* when it went to sleep */
+    Py_buffer view;
+    PyObject *keep;
+    PyObject *loop; /* where it is waited for, and that loop's thread */
+    unsigned long thread;
+    PyObject *callback, *context;
+    PyObject *more; /* further callbacks: list of (callback, context) */
+};
+
+/** Memory that was borrowed from a Python object. */
+struct memory {
+    void *data;
+    uint64_t length;
+    uint32_t kind;   /* HWS_MEMORY_* */
+    bool has_view;
+    Py_buffer view;
+    PyObject *owner; /* what keeps memory alive that has no view */
+};
+
+extern PyTypeObject *op_type, *worker_type, *endpoint_type, *buffer_type, *binding_type;
+
+/* errors.c */
+int errors_import(void);
+/** Raise the exception of a code. */
+PyObject *raise_code(int32_t code, const char *text);
+/** Raise the last error of this thread. */
+PyObject *raise_last(int32_t code);
+/** The exception of a code, not raised. */
+PyObject *make_error(int32_t code, const char *text);
+/** An int from a Python object that must be an id, a tag, ...; -1 with an error set. */
+int to_u64(PyObject *o, uint64_t *out);
+/** Seconds (float, int or None) as nanoseconds, 0 for None. */
+int to_timeout(PyObject *seconds, uint64_t *ns);
+
+/* memory.c */
+int memory_import(void);
+int memory_get(PyObject *object, bool writable, struct memory *m);
+void memory_release(struct memory *m);
+PyObject *py_memory(PyObject *self, PyObject *args);
+
+/* core.c */
+struct core *core_new(hws_id id, uint32_t mode);
+void core_ref(struct core *c);
+void core_unref(struct core *c);
+void core_push(struct core *c, struct record *r);
+/** Progress once; the events it delivers need no wake-up. */
+int core_progress(struct core *c);
+/** Tell Python what arrived. `direct`: callbacks of this loop are called, not scheduled. */
+int core_drain(struct core *c, struct binding *direct);
+void core_event(void *arg, const hws_event *event);
+void core_abandon(struct core *c);
+void core_reap(void);
+uint64_t now_ns(void);
+
+/* loop.c */
+int loop_import(void);
+struct binding *binding_of_thread(struct core *c);
+/** The binding of the running loop; null with an error set where none runs. */
+struct binding *binding_running(struct core *c);
+/** Before the loop sleeps, look and arm. */
+int binding_schedule(struct core *c, struct binding *b);
+void bindings_clear(struct core *c);
+PyObject *running_loop(void);
+
+/* op.c */
+int op_import(PyObject *module);
+struct op *op_new(struct core *c, enum result result);
+struct op *op_new_done(struct core *c);
+PyObject *py_operation(PyObject *self, PyObject *worker);
+/** The options of an operation that ends in `op`. */
+void op_options(struct op *op, uint64_t timeout_ns, uint32_t flags, uint32_t kind, hws_op_opts *o);
+/** What posting returned: the awaitable, or an exception. Steals `op`. */
+PyObject *op_posted(struct op *op, int32_t r);
+/** It has ended: give the buffer back and call those who wait. Takes the keeper's reference. */
+void op_tell(struct op *op, struct binding *direct);
+void op_event(void *arg, const hws_event *event);
+void op_take_memory(struct op *op, struct memory *m);
+
+/* worker.c, endpoint.c, buffer.c */
+int worker_import(PyObject *module);
+int endpoint_import(PyObject *module);
+int buffer_import(PyObject *module);
+PyObject *buffer_new(struct core *c, hws_id id, const void *data, uint64_t length);
+struct core *core_of(PyObject *worker);
+extern PyMethodDef functions[];
+
+PyTypeObject *add_type(PyObject *module, const char *name, PyType_Spec *spec);
+
+/** Put `o` (stolen) into a slot. */
+static inline void replace(PyObject **slot, PyObject *o)
+{
+    PyObject *old = *slot;
+
+    *slot = o;
+    Py_XDECREF(old);
+}
+
+/** Run without the GIL. */
+#define UNLOCKED(statement)                        \
+    do {                                           \
+        PyThreadState *state_ = PyEval_SaveThread(); \
+        statement;                                 \
+        PyEval_RestoreThread(state_);              \
+    } while (0)
+
+#endif

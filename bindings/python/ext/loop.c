@@ -1,0 +1,267 @@
+/*
+ * Event loops. A worker is bound to a loop at the first wait there: its descriptors are readers of
+ * the loop. Whoever made progress asks for one look before the loop sleeps, at which the worker is
+ * armed, so a loop that sleeps is woken by whatever comes.
+ */
+#include "ext.h"
+#include <stdlib.h>
+
+static PyObject *get_running_loop; /* asyncio._get_running_loop */
+PyTypeObject *binding_type;
+
+/** The callable that the loop calls when a descriptor is readable or the loop is about to sleep. */
+struct reader {
+    PyObject_HEAD
+    struct core *core;
+    struct binding *binding; /* null once unbound */
+};
+
+PyObject *running_loop(void)
+{
+    return PyObject_CallNoArgs(get_running_loop);
+}
+
+static void close_binding(struct binding *b)
+{
+    ((struct reader *)(void *)b->on_fd)->binding = NULL;
+    Py_CLEAR(b->on_fd);
+    Py_CLEAR(b->ready);
+    Py_CLEAR(b->loop);
+    free(b);
+}
+
+static PyObject *call_loop(struct binding *b, const char *method, PyObject *args)
+{
+    PyObject *m, *r = NULL;
+
+    if (args == NULL) {
+        return NULL;
+    }
+    if ((m = PyObject_GetAttrString(b->loop, method)) != NULL) {
+        r = PyObject_CallObject(m, args);
+        Py_DECREF(m);
+    }
+    Py_DECREF(args);
+    return r;
+}
+
+static int call_void(struct binding *b, const char *method, PyObject *args)
+{
+    PyObject *r = call_loop(b, method, args);
+
+    Py_XDECREF(r);
+    return r == NULL ? -1 : 0;
+}
+
+/* A closed loop watches nothing and can be asked nothing. */
+static bool loop_closed(struct binding *b)
+{
+    PyObject *r = PyObject_CallMethod(b->loop, "is_closed", NULL);
+    bool closed = r == NULL || PyObject_IsTrue(r);
+
+    Py_XDECREF(r);
+    PyErr_Clear();
+    return closed;
+}
+
+void bindings_clear(struct core *c)
+{
+    struct binding *b;
+
+    while ((b = c->bindings) != NULL) {
+        c->bindings = b->next;
+        if (!loop_closed(b)) {
+            bool here = b->thread == PyThread_get_thread_ident();
+            int fds[2] = {c->fd, c->wakefd};
+
+            for (int i = 0; i < 2; i++) {
+                if (fds[i] >= 0 && here) {
+                    call_void(b, "remove_reader", Py_BuildValue("(i)", fds[i]));
+                } else if (fds[i] >= 0) {
+                    PyObject *remove = PyObject_GetAttrString(b->loop, "remove_reader");
+
+                    if (remove != NULL) {
+                        call_void(b, "call_soon_threadsafe", Py_BuildValue("(Ni)", remove, fds[i]));
+                    }
+                }
+                PyErr_Clear();
+            }
+        }
+        close_binding(b);
+    }
+}
+
+/* Closed loops keep nothing alive: their bindings go when the next one is made. */
+static void drop_closed(struct core *c)
+{
+    for (struct binding **p = &c->bindings; *p != NULL;) {
+        struct binding *b = *p;
+
+        if (loop_closed(b)) {
+            *p = b->next;
+            close_binding(b);
+        } else {
+            p = &b->next;
+        }
+    }
+}
+
+struct binding *binding_of_thread(struct core *c)
+{
+    struct binding *b = c->bindings;
+    unsigned long thread;
+
+    if (b == NULL) {
+        return NULL;
+    }
+    thread = PyThread_get_thread_ident();
+    while (b != NULL && b->thread != thread) {
+        b = b->next;
+    }
+    return b;
+}
+
+static struct binding *bind_loop(struct core *c, PyObject *loop)
+{
+    struct binding *b;
+    struct reader *on_fd;
+    int fds[2] = {c->fd, c->wakefd};
+
+    drop_closed(c);
+    if ((b = calloc(1, sizeof *b)) == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    on_fd = PyObject_New(struct reader, binding_type);
+    if (on_fd == NULL) {
+        free(b);
+        return NULL;
+    }
+    core_ref(c);
+    on_fd->core = c;
+    on_fd->binding = b;
+    b->on_fd = (PyObject *)on_fd;
+    b->loop = loop;
+    Py_INCREF(loop);
+    b->thread = PyThread_get_thread_ident();
+    b->ready = PyObject_GetAttrString(loop, "_ready");
+    if (b->ready == NULL || PyObject_Size(b->ready) < 0) {
+        PyErr_Clear();
+        Py_CLEAR(b->ready);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (fds[i] >= 0 && call_void(b, "add_reader", Py_BuildValue("(iO)", fds[i], b->on_fd)) < 0) {
+            close_binding(b);
+            return NULL;
+        }
+    }
+    b->next = c->bindings;
+    c->bindings = b;
+    return b;
+}
+
+struct binding *binding_running(struct core *c)
+{
+    PyObject *loop = running_loop();
+    struct binding *b;
+
+    if (loop == NULL) {
+        return NULL;
+    }
+    if (loop == Py_None) {
+        Py_DECREF(loop);
+        PyErr_SetString(PyExc_RuntimeError, "no running event loop: await inside one, or call wait()");
+        return NULL;
+    }
+    for (b = c->bindings; b != NULL && b->loop != loop; b = b->next) {}
+    if (b == NULL) {
+        b = bind_loop(c, loop);
+    }
+    if (b != NULL) {
+        b->thread = PyThread_get_thread_ident();
+    }
+    Py_DECREF(loop);
+    return b;
+}
+
+int binding_schedule(struct core *c, struct binding *b)
+{
+    (void)c;
+    if (b->due) {
+        return 0;
+    }
+    b->due = true;
+    return call_void(b, "call_soon", Py_BuildValue("(O)", b->on_fd));
+}
+
+/* Work that goes on is done for so long before other callbacks of the loop get their turn. */
+#define TURN_NS 200000u
+
+/* The loop is about to sleep, or a descriptor is readable. */
+static PyObject *reader_call(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    struct reader *reader = (struct reader *)(void *)self;
+    struct core *c = reader->core;
+    struct binding *b = reader->binding;
+    uint64_t start = 0;
+    int r, told;
+
+    (void)args;
+    (void)kwargs;
+    if (b == NULL) {
+        Py_RETURN_NONE;
+    }
+    b->due = false;
+    c->turn = now_ns();
+    for (;;) {
+        r = core_progress(c);
+        told = core_drain(c, b);
+        if (reader->binding == NULL || c->closed) {
+            Py_RETURN_NONE; /* a callback closed the worker */
+        }
+        if (told != 0 || c->fd < 0 || r < 0) {
+            break;
+        }
+        if (r == 0 && (r = hws_worker_arm(c->id)) != HWS_E_BUSY) {
+            Py_RETURN_NONE; /* armed: the loop may sleep */
+        }
+        if (start == 0) {
+            start = now_ns();
+        } else if (now_ns() - start > TURN_NS) {
+            break;
+        }
+    }
+    /* In the thread modes there is nothing to arm; else look once more after the others' turn. */
+    if (c->fd >= 0 && (r >= 0 || r == HWS_E_BUSY) && binding_schedule(c, b) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static void reader_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+
+    core_unref(((struct reader *)(void *)self)->core);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+int loop_import(void)
+{
+    static PyType_Slot slots[] = {{Py_tp_call, reader_call},
+                                  {Py_tp_dealloc, reader_dealloc},
+                                  {Py_tp_doc, "Looks after a worker on behalf of an event loop."},
+                                  {0, NULL}};
+    static PyType_Spec spec = {"hawser._core.Reader", sizeof(struct reader), 0,
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+    PyObject *m = PyImport_ImportModule("asyncio");
+
+    if (m == NULL) {
+        return -1;
+    }
+    get_running_loop = PyObject_GetAttrString(m, "_get_running_loop");
+    Py_DECREF(m);
+    binding_type = (PyTypeObject *)PyType_FromSpec(&spec);
+    return get_running_loop == NULL || binding_type == NULL ? -1 : 0;
+}

@@ -1,0 +1,114 @@
+/* Memory of Python objects: buffer protocol, __cuda_array_interface__, __dlpack__. */
+#include "ext.h"
+#include <string.h>
+
+static PyObject *resolve; /* hawser._memory.resolve(object, writable) */
+
+int memory_import(void)
+{
+    return 0;
+}
+
+/* Objects without the buffer protocol: what they are is found out in Python. */
+static int get_foreign(PyObject *object, bool writable, struct memory *m)
+{
+    PyObject *r, *keep;
+    unsigned long long address, length;
+    unsigned kind;
+
+    if (resolve == NULL) {
+        PyObject *module = PyImport_ImportModule("hawser._memory");
+
+        if (module == NULL) {
+            return -1;
+        }
+        resolve = PyObject_GetAttrString(module, "resolve");
+        Py_DECREF(module);
+        if (resolve == NULL) {
+            return -1;
+        }
+    }
+    r = PyObject_CallFunctionObjArgs(resolve, object, writable ? Py_True : Py_False, NULL);
+    if (r == NULL) {
+        return -1;
+    }
+    if (!PyArg_ParseTuple(r, "KKIO", &address, &length, &kind, &keep)) {
+        Py_DECREF(r);
+        return -1;
+    }
+    m->data = (void *)(uintptr_t)address;
+    m->length = length;
+    m->kind = kind;
+    m->owner = keep;
+    Py_INCREF(keep);
+    Py_DECREF(r);
+    return 0;
+}
+
+/* UCX-style memory is one piece: row-major or column-major does not matter, holes do. */
+static int get_any_order(PyObject *object, bool writable, struct memory *m)
+{
+    if (!PyErr_ExceptionMatches(PyExc_BufferError) && !PyErr_ExceptionMatches(PyExc_ValueError)) {
+        return -1;
+    }
+    PyErr_Clear();
+    if (PyObject_GetBuffer(object, &m->view,
+                           PyBUF_ANY_CONTIGUOUS | (writable ? PyBUF_WRITABLE : 0)) == 0) {
+        return 0;
+    }
+    PyErr_Clear();
+    if (writable && PyObject_GetBuffer(object, &m->view, PyBUF_ANY_CONTIGUOUS) == 0) {
+        PyBuffer_Release(&m->view);
+        PyErr_SetString(PyExc_BufferError, "the buffer is read-only: it cannot be received into");
+    } else {
+        PyErr_Clear();
+        PyErr_SetString(PyExc_BufferError,
+                        "the buffer is not contiguous: copy it to one piece first");
+    }
+    return -1;
+}
+
+int memory_get(PyObject *object, bool writable, struct memory *m)
+{
+    m->kind = HWS_MEMORY_HOST;
+    m->owner = NULL;
+    m->has_view = false;
+    if (!PyObject_CheckBuffer(object)) {
+        return get_foreign(object, writable, m);
+    }
+    if (PyObject_GetBuffer(object, &m->view, writable ? PyBUF_WRITABLE : PyBUF_SIMPLE) < 0 &&
+        get_any_order(object, writable, m) < 0) {
+        return -1;
+    }
+    m->has_view = true;
+    m->data = m->view.buf;
+    m->length = (uint64_t)m->view.len;
+    return 0;
+}
+
+void memory_release(struct memory *m)
+{
+    if (m->has_view) {
+        m->has_view = false;
+        PyBuffer_Release(&m->view);
+    }
+    Py_CLEAR(m->owner);
+}
+
+/** memory(object, writable=False) -> (address, length, kind): what an operation would use. */
+PyObject *py_memory(PyObject *self, PyObject *args)
+{
+    PyObject *object, *r;
+    struct memory m;
+    int writable = 0;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O|p:memory", &object, &writable) ||
+        memory_get(object, writable, &m) < 0) {
+        return NULL;
+    }
+    r = Py_BuildValue("KKI", (unsigned long long)(uintptr_t)m.data, (unsigned long long)m.length,
+                      m.kind);
+    memory_release(&m);
+    return r;
+}

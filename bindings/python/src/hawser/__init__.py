@@ -1,0 +1,55 @@
+"""Fast, safe messaging between processes over UCX.
+
+    async with hawser.connect("10.0.0.1", 13337) as ep:
+        await ep.send(b"hello")
+        answer = await ep.recv()
+
+asyncio first; `hawser.sync` has a blocking twin of every call, `hawser.ucp` the API of UCX-Py.
+"""
+
+import atexit as _atexit
+from typing import Any
+
+from . import _core, _errors
+from ._constants import FOREVER, MEMORY_CUDA, MEMORY_CUDA_MANAGED, MEMORY_HOST
+from ._context import Context
+from ._core import Buffer, Operation, memory
+from ._endpoint import Connecting, Endpoint, Listener, Request, connect, listen
+from ._errors import *  # noqa: F403
+from ._worker import Message, Probed, Worker, _close_defaults, default_worker
+
+__version__ = "0.1.0"
+
+
+def library(ucx: str | None = None) -> dict[str, Any]:
+    """Load UCX, if that has not happened, and tell which one and why.
+
+    ucx: "system", "wheel" or a folder; None for the automatic choice.
+    """
+    return _core.library(ucx)
+
+
+_atexit.register(_close_defaults)
+
+__all__ = [
+    "FOREVER",
+    "MEMORY_CUDA",
+    "MEMORY_CUDA_MANAGED",
+    "MEMORY_HOST",
+    "Buffer",
+    "Connecting",
+    "Context",
+    "Endpoint",
+    "Listener",
+    "Message",
+    "Operation",
+    "Probed",
+    "Request",
+    "Worker",
+    "connect",
+    "default_worker",
+    "library",
+    "listen",
+    "memory",
+    *[name for name in dir(_errors) if name.endswith("Error")],
+]

@@ -1,0 +1,94 @@
+"""Contexts: one UCX instance with its configuration."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from . import _constants as c
+from . import _core
+
+_FEATURES = {
+    "tag": c.FEATURE_TAG,
+    "stream": c.FEATURE_STREAM,
+    "am": c.FEATURE_AM,
+    "rma": c.FEATURE_RMA,
+    "atomic": c.FEATURE_ATOMIC,
+}
+
+
+class Context:
+    """One UCX instance with its configuration. Workers are opened on it.
+
+    features: any of "tag", "stream", "am", "rma", "atomic"; the first three if empty.
+    config: UCX settings of this context, without the prefix UCX_.
+    ucx: "system", "wheel" or a folder; None for the automatic choice.
+    psk: pre-shared key, 16 to 1024 bytes, that every peer must prove to have.
+    isolated_max: isolated workers at most; 0 for what the machine allows.
+    shared_memory: False: every connection goes by TCP or RDMA.
+    ucx_config_only: leave UCX's own defaults; only `config` applies.
+    Raises ConfigError (the text names the key), NoUcxError, NoSodiumError, NoDeviceError.
+    """
+
+    id = 0
+
+    def __init__(
+        self,
+        features: tuple[str, ...] | list[str] = (),
+        config: Mapping[str, str] | None = None,
+        *,
+        name: str | None = None,
+        ucx: str | None = None,
+        psk: bytes | None = None,
+        isolated_max: int = 0,
+        shared_memory: bool = True,
+        ucx_config_only: bool = False,
+    ) -> None:
+        bits = 0
+        for feature in features:
+            bits |= _FEATURES[feature]
+        flags = 0 if shared_memory else c.CONTEXT_NO_SHARED_MEMORY
+        flags |= c.CONTEXT_UCX_CONFIG_ONLY if ucx_config_only else 0
+        pairs: list[str] = []
+        for key, value in (config or {}).items():
+            pairs += [key.removeprefix("UCX_"), str(value)]
+        self.id = _core.context_open(bits, flags, name, ucx, tuple(pairs), psk, isolated_max)
+        self._closed = False
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Close it, with the workers that are left, and wait for that at most `timeout` seconds."""
+        if self._closed:
+            return
+        self._closed = True
+        _core.close_wait(self.id, int(timeout * 1e9))
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def info(self) -> str:
+        """UCX's description of the context, for people."""
+        return _core.describe(self.id)
+
+    def stats(self) -> dict[str, int]:
+        """The counters of all its workers."""
+        return _core.stats(self.id)
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Context:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self, _warn: Any = warnings.warn, _close: Any = _core.close) -> None:
+        if self.id and not self._closed:
+            _warn(f"unclosed context {self.id:#x}", ResourceWarning, source=self, stacklevel=1)
+            self._closed = True
+            _close(self.id)

@@ -1,0 +1,412 @@
+"""Endpoints: connections to peers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import warnings
+from collections.abc import AsyncIterator, Callable, Generator
+from typing import Any
+
+from . import _constants as c
+from . import _core, _errors
+from ._worker import Message, Probed, Waiters, Worker, default_worker, probe
+
+_ENDPOINT_CLASS: Any = None
+
+
+class Endpoint(_core.Endpoint):
+    """A connection to a peer. Get one by connect() or from a Listener.
+
+    Every call that moves data gives an Operation at once: await it, or wait() for it. The buffer
+    belongs to the library until it has ended, also when the await is cancelled.
+    """
+
+    def __init__(self, worker: Worker, id: int) -> None:
+        self._attach(worker, id)
+        self._state = "open"
+        self._error: tuple[int, str] | None = None
+        self._closing: _core.Operation | None = None
+        self._ams: dict[int, Waiters] = {}
+        self.on_disconnect: Callable[[Endpoint], None] | None = None
+        worker._objects[id] = self
+
+    # ---- Tagged messages ----
+
+    def recv(
+        self, buffer: Any = None, tag: int = 0, mask: int = c.FOREVER, timeout: float | None = None
+    ) -> Any:
+        """Receive a tagged message.
+
+        With a writable buffer: into it; gives the length in bytes. A longer message raises
+        TruncatedError. Without: gives a bytearray of the right size.
+        """
+        if buffer is not None:
+            return self._recv(buffer, tag, mask, timeout)
+        return self._recv_sized(tag, mask, timeout)
+
+    async def _recv_sized(self, tag: int, mask: int, timeout: float | None) -> bytearray:
+        message = self.take(tag, mask)
+        if message is None:
+            message = await self._take_later(tag, mask, timeout)
+        data = bytearray(message.length)
+        await message.recv(data, timeout)
+        return data
+
+    def probe(self, tag: int = 0, mask: int = c.FOREVER) -> Probed | None:
+        """The first message of this peer that has arrived and matches, or None."""
+        return probe(self.worker, self.id, tag, mask, False)
+
+    def take(self, tag: int = 0, mask: int = c.FOREVER) -> Message | None:
+        """As probe(), but the message is taken: nobody else can receive it."""
+        return probe(self.worker, self.id, tag, mask, True)
+
+    # ---- Streams ----
+
+    def stream_recv(self, buffer: Any, exactly: bool = True, timeout: float | None = None) -> _core.Operation:
+        """Receive bytes of the stream into a writable buffer: all of it, or at least one byte if
+        not `exactly`; gives their number."""
+        return self._stream_recv(buffer, exactly, timeout)
+
+    # ---- Active messages ----
+
+    def recv_am(self, id: int = 0, timeout: float | None = None) -> Any:
+        """The next active message of this peer with this id: (header, data)."""
+        operation = self._am_queue(id).get()
+        return operation if timeout is None else asyncio.wait_for(operation, timeout)
+
+    def _am_queue(self, id: int) -> Waiters:
+        waiters = self._ams.get(id)
+        if waiters is None:
+            waiters = self._ams[id] = Waiters(self.worker)
+            if id not in self.worker._handlers:
+                self.worker.am_handler(id, _am_to_endpoint(id))
+        if self._error is not None and not waiters.things:
+            raise _errors.from_code(*self._error)
+        return waiters
+
+    # ---- Others ----
+
+    def flush(self, timeout: float | None = None) -> _core.Operation:
+        """Complete everything posted before: it has left this process and reached the peer's."""
+        return _core.flush(self.worker, self.id, timeout)
+
+    def info(self) -> dict[str, Any]:
+        """What it is connected to, how, and what passed through it."""
+        return _core.endpoint_query(self.id)
+
+    def describe(self) -> str:
+        """UCX's description, for people."""
+        return _core.describe(self.id)
+
+    @property
+    def closed(self) -> bool:
+        """True once it was closed here."""
+        return self._state != "open"
+
+    @property
+    def connected(self) -> bool:
+        """False once the peer left or failed, or it was closed here."""
+        return self._state == "open" and self._error is None
+
+    def abort(self) -> None:
+        """Close at once: pending operations end with CanceledError, the peer sees a failure."""
+        if self._state != "closed":
+            self._state = "closing"
+            with contextlib.suppress(_errors.Error):
+                _core.abort(self.id)
+
+    def close(self) -> _core.Operation:
+        """Complete what was sent, say goodbye and close; await the result, or wait() for it."""
+        if self._closing is None:
+            self._closing = _core.operation(self.worker)
+            if self._state == "closed":
+                self._closing._end()
+            else:
+                self._state = "closing"
+                try:
+                    _core.close(self.id)
+                except _errors.Error:
+                    self._event(c.EVENT_CLOSED, 0, "")
+        return self._closing
+
+    def _event(self, kind: int, status: int, text: str) -> None:
+        if kind == c.EVENT_CLOSED:
+            self._state = "closed"
+            if self._error is None:
+                self._error = (c.E_CANCELED, "the endpoint was closed")
+            if self._closing is not None:
+                self._closing._end()
+        elif kind == c.EVENT_DISCONNECTED and self._error is None:
+            self._error = (status, text)
+            if self.on_disconnect is not None:
+                self.on_disconnect(self)
+        if self._error is not None:
+            for waiters in self._ams.values():
+                waiters.fail(*self._error)
+
+    async def __aenter__(self) -> Endpoint:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    def __enter__(self) -> Endpoint:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        with contextlib.suppress(TimeoutError):
+            self.close().wait(10.0)
+
+    def __del__(self, _warn: Any = warnings.warn, _close: Any = _core.close) -> None:
+        if getattr(self, "_state", "") == "open":
+            _warn(f"unclosed endpoint {self.id:#x}", ResourceWarning, source=self, stacklevel=1)
+            with contextlib.suppress(_errors.Error):
+                _close(self.id)
+
+    def __repr__(self) -> str:
+        return f"<hawser.Endpoint {self.id:#x} {self._state}>"
+
+
+def _am_to_endpoint(id: int) -> Callable[[Any, bytes, Any], None]:
+    def arrived(endpoint: Any, header: bytes, data: Any) -> None:
+        if endpoint is not None:
+            waiters = endpoint._ams.get(id)
+            if waiters is None:
+                waiters = endpoint._ams[id] = Waiters(endpoint.worker)
+            waiters.put((header, data))
+
+    return arrived
+
+
+class Connecting:
+    """A connection on its way: `await` gives the endpoint, `async with` closes it in the end."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        host: str,
+        port: int,
+        timeout: float | None,
+        flags: int,
+        close_timeout: float,
+        local_address: str | None,
+    ) -> None:
+        ns = 0 if timeout is None else max(1, int(timeout * 1e9))
+        id, self.operation = _core.connect(worker, host, port, flags, int(close_timeout * 1e9), local_address, ns)
+        self.endpoint = Endpoint(worker, id)
+
+    def __await__(self) -> Generator[Any, None, Endpoint]:
+        return self._finish().__await__()
+
+    async def _finish(self) -> Endpoint:
+        try:
+            await self.operation
+        except BaseException:
+            self.endpoint.abort()
+            raise
+        return self.endpoint
+
+    def wait(self, timeout: float | None = None) -> Endpoint:
+        """Block until it is connected."""
+        try:
+            self.operation.wait(timeout)
+        except BaseException:
+            self.endpoint.abort()
+            raise
+        return self.endpoint
+
+    async def __aenter__(self) -> Endpoint:
+        return await self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.endpoint.close()
+
+
+def connect(
+    host: str,
+    port: int,
+    *,
+    worker: Worker | None = None,
+    timeout: float | None = None,
+    tcp_only: bool = False,
+    raw: bool = False,
+    close_timeout: float = 0.0,
+    local_address: str | None = None,
+) -> Connecting:
+    """Connect to a listener.
+
+    host: name, IPv4 or IPv6 address; every address that it resolves to is tried.
+    worker: the worker of the running event loop if None.
+    timeout: seconds until TimedOutError; 30 if None.
+    tcp_only: do not use shared memory with this peer. raw: the peer is a plain UCX program.
+    close_timeout: seconds that close() may take for what was sent; 5 if 0.
+    Raises ResolveError, RefusedError, RejectedError, TimedOutError, PeerVersionError, AuthError,
+    UnreachableError.
+    """
+    flags = (c.ENDPOINT_TCP_ONLY if tcp_only else 0) | (c.ENDPOINT_RAW if raw else 0)
+    return Connecting(worker or default_worker(), host, port, timeout, flags, close_timeout, local_address)
+
+
+class Listener:
+    """Waits for peers: `async for endpoint in listener`, or `await listener.accept()`."""
+
+    _state = "new"
+
+    def __init__(
+        self,
+        worker: Worker,
+        host: str | None,
+        port: int,
+        flags: int,
+        hello_timeout: float,
+        close_timeout: float,
+        on_peer: Callable[[Endpoint], None] | None,
+    ) -> None:
+        self.worker = worker
+        self._on_peer = on_peer
+        self._peers = Waiters(worker)
+        self._closing: _core.Operation | None = None
+        self.id = _core.listen(worker, host, port, flags, int(hello_timeout * 1e9), int(close_timeout * 1e9))
+        self._state = "open"
+        worker._objects[self.id] = self
+        info = self.info()
+        self.port: int = info["port"]
+        self.address: str = info["address"]
+
+    def _peer(self, kind: int, id: int) -> None:
+        if kind == c.EVENT_REQUEST:
+            self._peers.put(Request(self.worker, id))
+            return
+        endpoint = self.worker._objects.get(id)
+        if endpoint is not None:
+            endpoint._accepting._end(0, endpoint)  # answered by Request.accept()
+            return
+        endpoint = Endpoint(self.worker, id)
+        if self._on_peer is not None:
+            self._on_peer(endpoint)
+        else:
+            self._peers.put(endpoint)
+
+    def accept(self) -> _core.Operation:
+        """The next peer: its Endpoint, or its Request if the listener is `explicit`."""
+        if self._state != "open":
+            raise _errors.from_code(c.E_CLOSING, "the listener is closed")
+        return self._peers.get()
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        while self._state == "open":
+            try:
+                yield await self._peers.get()
+            except _errors.ClosingError:
+                return
+
+    def info(self) -> dict[str, Any]:
+        """Where it listens, and its counters."""
+        return _core.listener_query(self.id)
+
+    @property
+    def closed(self) -> bool:
+        return self._state != "open"
+
+    def close(self) -> _core.Operation:
+        """Stop listening; endpoints that were accepted stay."""
+        if self._closing is None:
+            self._closing = _core.operation(self.worker)
+            if self._state == "closed":
+                self._closing._end()
+            else:
+                self._state = "closing"
+                self._peers.fail(c.E_CLOSING, "the listener was closed")
+                try:
+                    _core.close(self.id)
+                except _errors.Error:
+                    self._event(c.EVENT_CLOSED, 0, "")
+        return self._closing
+
+    def _event(self, kind: int, status: int, text: str) -> None:
+        if kind == c.EVENT_CLOSED:
+            self._state = "closed"
+            self._peers.fail(c.E_CLOSING, "the listener was closed")
+            while self._peers.things:
+                peer = self._peers.things.popleft()
+                if isinstance(peer, Endpoint):
+                    peer.close()
+            if self._closing is not None:
+                self._closing._end()
+
+    def __enter__(self) -> Listener:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        with contextlib.suppress(TimeoutError):
+            self.close().wait(10.0)
+
+    async def __aenter__(self) -> Listener:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    def __del__(self, _warn: Any = warnings.warn, _close: Any = _core.close) -> None:
+        if self._state == "open":
+            _warn(f"unclosed listener {self.id:#x}", ResourceWarning, source=self, stacklevel=1)
+            with contextlib.suppress(_errors.Error):
+                _close(self.id)
+
+    def __repr__(self) -> str:
+        return f"<hawser.Listener {self.id:#x} {self._state}>"
+
+
+class Request:
+    """A peer that wants in: accept() or reject() it."""
+
+    def __init__(self, worker: Worker, id: int) -> None:
+        self.worker = worker
+        self.id = id
+
+    def info(self) -> dict[str, Any]:
+        """Who it is."""
+        return _core.endpoint_query(self.id)
+
+    def accept(self) -> _core.Operation:
+        """Let it in; gives its Endpoint."""
+        endpoint = Endpoint(self.worker, self.id)
+        accepting: Any = _core.operation(self.worker)
+        endpoint._accepting = accepting
+        _core.accept(self.id)
+        # The operation holds the endpoint until it is told.
+        self._endpoint = endpoint
+        return accepting
+
+    def reject(self) -> None:
+        """Turn it away; its connect() raises RejectedError."""
+        _core.reject(self.id)
+
+
+def listen(
+    port: int = 0,
+    host: str | None = None,
+    *,
+    worker: Worker | None = None,
+    on_peer: Callable[[Endpoint], None] | None = None,
+    explicit: bool = False,
+    raw: bool = False,
+    hello_timeout: float = 0.0,
+    close_timeout: float = 0.0,
+) -> Listener:
+    """Listen for peers.
+
+    port: 0 for any free one, see Listener.port. host: address in text; None for every address.
+    worker: the worker of the running event loop if None.
+    on_peer: called with the Endpoint of each peer, where progress is made; else use accept().
+    explicit: peers come as a Request that is accepted or rejected. raw: plain UCX programs may
+    connect too. hello_timeout: seconds for a peer to say who it is; 5 if 0.
+    Raises AddressInUseError, InvalidError (the address), UnreachableError.
+    """
+    flags = (c.LISTENER_EXPLICIT if explicit else 0) | (c.LISTENER_RAW if raw else 0)
+    worker = worker or default_worker()
+    listener = Listener(worker, host, port, flags, hello_timeout, close_timeout, on_peer)
+    with contextlib.suppress(RuntimeError):
+        worker._watch()
+    return listener

@@ -1,0 +1,303 @@
+"""Workers: progress domains, on which listeners and endpoints live."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import logging
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from . import _constants as c
+from . import _core, _errors
+from ._context import Context
+
+log = logging.getLogger("hawser")
+
+_MODES = {
+    "manual": c.PROGRESS_MANUAL,
+    "blocking": c.PROGRESS_BLOCKING,
+    "thread": c.PROGRESS_THREAD,
+    "thread-polling": c.PROGRESS_THREAD_POLLING,
+}
+
+
+class Worker(_core.Worker):
+    """A progress domain. Whoever waits on it makes its progress.
+
+    progress: what happens while nobody waits. "blocking" (default): the event loop watches a
+    descriptor; "thread": a thread of the library, which sleeps when idle; "thread-polling": one
+    that never sleeps; "manual": nothing.
+    spin: how long, in seconds, an await makes progress itself before the loop goes on.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        progress: str = "blocking",
+        name: str | None = None,
+        spin: float = 50e-6,
+        spares: int = 0,
+    ) -> None:
+        self._state = "new"
+        self.context = context
+        self._objects: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        self._handlers: dict[int, Callable[..., None]] = {}
+        self._closing: Any = None
+        self._open(context.id, _MODES[progress], name, 0, int(spin * 1e9), spares)
+        self._state = "open"
+
+    @property
+    def closed(self) -> bool:
+        return self._state == "closed"
+
+    # ---- Events ----
+
+    def _notice(self, kind: int, source: int, *event: Any) -> None:
+        """An event of the worker or of something on it; called where progress is made."""
+        if kind == c.EVENT_AM:
+            self._am_arrived(*event)
+        elif source == self.id:
+            if kind == c.EVENT_CLOSED:
+                self._end()
+        elif kind in (c.EVENT_ACCEPTED, c.EVENT_REQUEST):
+            listener = self._objects.get(event[0])
+            if listener is not None:
+                listener._peer(kind, source)
+            else:
+                _core.close(source)
+        else:
+            thing = self._objects.get(source)
+            if thing is not None:
+                thing._event(kind, event[1], event[6])
+
+    def _end(self) -> None:
+        self._state = "closed"
+        self._closed()
+        if self._closing is not None:
+            self._closing._end()
+
+    # ---- Active messages ----
+
+    def am_handler(
+        self,
+        id: int,
+        handler: Callable[[Any, bytes, Any], None] | None,
+        *,
+        defer: bool = False,
+    ) -> None:
+        """Call `handler(endpoint, header, data)` for each active message with this id, or stop that.
+
+        `data` is a Buffer: memory of the library that lives as long as the object. With `defer`
+        the data of large messages is still at the sender (`data.pending`): `data.fetch(buffer)`
+        gets it. The handler is called where progress is made and must not block.
+        """
+        if handler is None:
+            self._handlers.pop(id, None)
+        else:
+            self._handlers[id] = handler
+        _core.am_handler(self, id, c.AM_DEFER if defer else 0, handler is not None)
+
+    def _am_arrived(
+        self,
+        _op: int,
+        _status: int,
+        _flags: int,
+        _length: int,
+        id: int,
+        _user: int,
+        _text: str,
+        header: bytes,
+        data: Any,
+        endpoint: int,
+    ) -> None:
+        handler = self._handlers.get(id)
+        if handler is not None:
+            handler(self._objects.get(endpoint), header, data)
+
+    def am_header_max(self) -> int:
+        """The largest header of an active message, in bytes."""
+        return _core.am_header_max(self.id)
+
+    # ---- Tagged messages of any endpoint ----
+
+    def recv(
+        self, buffer: Any, tag: int = 0, mask: int = c.FOREVER, timeout: float | None = None
+    ) -> _core.Operation:
+        """Receive a tagged message from any endpoint into a writable buffer; gives its length in bytes."""
+        return _core.tag_recv(self, buffer, tag, mask, timeout)
+
+    def probe(self, tag: int = 0, mask: int = c.FOREVER) -> Probed | None:
+        """The first message that has arrived and matches, or None. It stays where it is."""
+        return probe(self, self.id, tag, mask, False)
+
+    def take(self, tag: int = 0, mask: int = c.FOREVER) -> Message | None:
+        """As probe(), but the message is taken: nobody else can receive it."""
+        return probe(self, self.id, tag, mask, True)
+
+    # ---- Others ----
+
+    def flush(self, timeout: float | None = None) -> _core.Operation:
+        """Complete everything posted before on all endpoints."""
+        return _core.flush(self, self.id, timeout)
+
+    def signal(self) -> None:
+        """Wake every thread that sleeps in this worker."""
+        _core.signal(self.id)
+
+    def info(self) -> str:
+        """UCX's description of the worker, for people."""
+        return _core.describe(self.id)
+
+    def stats(self) -> dict[str, int]:
+        """The counters of the worker."""
+        return {**_core.stats(self.id), **self._awaits}
+
+    def close(self) -> _core.Operation:
+        """Close it with everything on it; await the result, or wait() for it."""
+        if self._closing is None:
+            self._closing = _core.operation(self)
+            if self._state == "open":
+                self._state = "closing"
+                with contextlib.suppress(_errors.StaleError):
+                    _core.close(self.id)
+            else:
+                self._closing._end()
+        return self._closing
+
+    def close_wait(self, timeout: float = 10.0) -> None:
+        """Close it and block until that is done, at most `timeout` seconds."""
+        if self._state != "closed":
+            with contextlib.suppress(TimeoutError):
+                self.close().wait(timeout)
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close_wait()
+
+    async def __aenter__(self) -> Worker:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    def __del__(self, _warn: Any = warnings.warn) -> None:
+        if self._state == "open":
+            _warn(f"unclosed worker {self.id:#x}", ResourceWarning, source=self, stacklevel=1)
+
+    def __repr__(self) -> str:
+        return f"<hawser.Worker {self.id:#x} {self._state}>"
+
+
+class Probed:
+    """A message that has arrived: length in bytes, tag, endpoint it came from."""
+
+    __slots__ = ("endpoint", "length", "pending", "tag")
+
+    def __init__(self, length: int, tag: int, endpoint: Any, pending: bool) -> None:
+        self.length = length
+        self.tag = tag
+        self.endpoint = endpoint
+        self.pending = pending
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.length} bytes, tag {self.tag:#x}>"
+
+
+class Message(Probed):
+    """A message that was taken out of matching: receive it, or drop it."""
+
+    __slots__ = ("_id", "_worker")
+
+    def __init__(self, worker: Worker, id: int, *probed: Any) -> None:
+        super().__init__(*probed)
+        self._worker = worker
+        self._id = id
+
+    def recv(self, buffer: Any, timeout: float | None = None) -> _core.Operation:
+        """Receive its data into a writable buffer; gives the length in bytes."""
+        operation = _core.message_recv(self._worker, self._id, buffer, timeout)
+        self._id = 0
+        return operation
+
+    def drop(self) -> None:
+        """Throw it away."""
+        if self._id:
+            _core.close(self._id)
+            self._id = 0
+
+    def __del__(self) -> None:
+        with contextlib.suppress(_errors.Error):
+            self.drop()
+
+
+def probe(worker: Worker, source: int, tag: int, mask: int, take: bool) -> Any:
+    found = _core.probe(source, tag, mask, take)
+    if found is None:
+        return None
+    length, its_tag, endpoint, flags, message = found
+    about = (length, its_tag, worker._objects.get(endpoint), bool(flags & c.EVENT_FLAG_RNDV))
+    return Message(worker, message, *about) if take else Probed(*about)
+
+
+class Waiters:
+    """Operations that wait for things which come one by one; first come, first served."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.things: collections.deque[Any] = collections.deque()
+        self.waiting: collections.deque[_core.Operation] = collections.deque()
+
+    def put(self, thing: Any) -> None:
+        while self.waiting:
+            operation = self.waiting.popleft()
+            if not operation.cancelled():
+                operation._end(0, thing)
+                return
+        self.things.append(thing)
+
+    def get(self) -> _core.Operation:
+        operation = _core.operation(self.worker)
+        if self.things:
+            operation._end(0, self.things.popleft())
+        else:
+            self.waiting.append(operation)
+        return operation
+
+    def fail(self, code: int, text: str) -> None:
+        """Everything that waits ends with an error."""
+        while self.waiting:
+            self.waiting.popleft()._end(code, None, text)
+
+
+_defaults: weakref.WeakKeyDictionary[Any, Worker] = weakref.WeakKeyDictionary()
+_context: Context | None = None
+
+
+def default_worker() -> Worker:
+    """The worker of the running event loop: opened at its first use, closed when Python ends."""
+    global _context
+    loop = asyncio.get_running_loop()
+    worker = _defaults.get(loop)
+    if worker is None or worker._state != "open":
+        if _context is None or _context.closed:
+            _context = Context()
+        worker = _defaults[loop] = Worker(_context)
+    return worker
+
+
+def _close_defaults() -> None:
+    global _context
+    for worker in list(_defaults.values()):
+        worker.close_wait(1.0)
+    _defaults.clear()
+    if _context is not None:
+        context, _context = _context, None
+        with contextlib.suppress(_errors.Error):
+            context.close(1.0)
