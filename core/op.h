@@ -19,7 +19,7 @@
 #define HWS__OP_SLOT_BITS 20
 #define HWS__OP_GENERATION_BITS 29
 #define HWS__OP_IOV 16
-#define HWS__OP_FLAGS 127u /* every HWS_OP_* flag */
+#define HWS__OP_FLAGS 255u /* every HWS_OP_* flag */
 #define HWS__OP_HEADER 264
 
 struct hws__worker;

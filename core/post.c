@@ -57,6 +57,7 @@ int32_t hws__post_settle(struct hws__post *p, int32_t r, hws_id *out)
             return HWS_E_TOO_MANY;
         }
         op->stage = HWS__STAGE_OWN;
+        op->source = p->source;
         op->done_length = p->done_length;
         op->done_tag = p->done_tag;
         op->event_flags = p->done_flags;

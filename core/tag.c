@@ -54,11 +54,24 @@ static int32_t copy_out(struct hws__post *p, const void *data, uint64_t length)
     return HWS_DONE;
 }
 
+/* Give the message itself to a receive with HWS_OP_TAKE. */
+static int32_t give(struct hws__post *p, struct hws__message *m)
+{
+    hws__match_unwait(m);
+    p->source = hws__message_publish(m);
+    p->done_length = m->length;
+    p->done_flags = m->rndv ? HWS_EVENT_FLAG_RNDV : 0;
+    return HWS_DONE;
+}
+
 int32_t hws__message_to(struct hws__post *p, struct hws__message *m)
 {
     int32_t r;
 
     p->done_tag = m->tag;
+    if (p->opts->flags & HWS_OP_TAKE) {
+        return give(p, m);
+    }
     if (m->raw) {
         return hws__raw_message_to(p, m);
     }
@@ -138,12 +151,13 @@ ucs_status_t hws__tag_cb(void *arg, const void *header, size_t header_length, vo
     ep->received++;
     ep->bytes_received += length;
     memcpy(&tag, header, sizeof tag);
-    if ((op = hws__match_arrived(&ep->scope, &w->scope, tag)) != NULL) {
+    op = hws__match_arrived(&ep->scope, &w->scope, tag);
+    if (op != NULL && (op->flags & HWS_OP_TAKE) == 0) {
         return meet(op, u, tag, data, length, param->recv_attr);
     }
     if ((m = hws__message_take(w, HWS_KIND_MESSAGE)) == NULL) {
         hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory for an unexpected message");
-        return UCS_OK;
+        goto out_of_memory;
     }
     m->ep = ep;
     m->ep_id = ep->obj.id;
@@ -152,10 +166,24 @@ ucs_status_t hws__tag_cb(void *arg, const void *header, size_t header_length, vo
     if (s == UCS_ERR_NO_MEMORY) {
         hws__message_release(m);
         hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory for an unexpected message");
-        return UCS_OK;
+        goto out_of_memory;
     }
-    hws__match_wait(&ep->scope, &w->scope, m);
+    if (op != NULL) {
+        op->source = hws__message_publish(m);
+        op->done_tag = tag;
+        op->done_length = length;
+        op->event_flags = m->rndv ? HWS_EVENT_FLAG_RNDV : 0;
+        hws__op_finish(op, HWS_OK);
+    } else {
+        hws__match_wait(&ep->scope, &w->scope, m);
+    }
     return (ucs_status_t)s;
+
+out_of_memory:
+    if (op != NULL) {
+        hws__op_finish(op, HWS_E_NO_MEMORY);
+    }
+    return UCS_OK;
 }
 
 static int32_t send_run(struct hws__post *p)
@@ -240,7 +268,9 @@ static int32_t recv_run(struct hws__post *p)
         return hws__fail(HWS_E_BUFFER_KIND, p->source, "receives into host memory only, so far");
     }
     if (ep != NULL && ep->raw) {
-        return hws__raw_recv(p);
+        return p->opts->flags & HWS_OP_TAKE
+                   ? hws__fail(HWS_E_UNSUPPORTED, p->source, "HWS_OP_TAKE on a raw endpoint")
+                   : hws__raw_recv(p);
     }
     if ((m = hws__match_find(scope, ep == NULL, p->tag, p->mask)) != NULL) {
         return hws__message_to(p, m);

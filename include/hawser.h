@@ -629,6 +629,7 @@ HWS_API int32_t hws_endpoint_query(hws_id endpoint, hws_endpoint_info *out);
 #define HWS_OP_EAGER 16         /* active message: force eager */
 #define HWS_OP_RNDV 32          /* active message: force rendezvous */
 #define HWS_OP_DETACHED 64      /* no callback, no queue, nobody waits: the result is dropped */
+#define HWS_OP_TAKE 128         /* tag receive: take the message instead of its data, see there */
 
 /**
  * How an operation is to be done and told of. All functions that post one take it, nullable.
@@ -778,6 +779,9 @@ HWS_API int32_t hws_tag_send_sync(hws_id endpoint, const void *buffer, uint64_t 
 
 /**
  * Receive a tagged message from one endpoint, or from any endpoint of a worker.
+ *
+ * With HWS_OP_TAKE no buffer is needed: the receive ends when a message has come, its event's
+ * `source` is the message's id for hws_message_recv() or hws_close(), `length` its bytes.
  * @param source   endpoint or worker
  * @param length   bytes that fit (entries with HWS_OP_IOV); a longer message gives HWS_E_TRUNCATED
  * @param mask     bits of the tag that count; UINT64_MAX: all

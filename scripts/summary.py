@@ -15,7 +15,10 @@ PATTERNS = (
     re.compile(r"^()SKIP: (.+)$"),
     re.compile(r"^\[SKIP\] (\S+?::\S+?): (.+)$"),
     re.compile(r"^(\S+ \(.+\)) \.\.\. skipped ['\"](.+)['\"]$"),
+    re.compile(r"^SKIPPED \[\d+\] (\S+?): (.+)$"),
 )
+# pytest's closing line.
+CLOSING = re.compile(r"^=* ?(\d+ (?:passed|failed|skipped|error).* in [\d.]+s.*?) ?=*$")
 
 
 def reasons(output):
@@ -27,12 +30,13 @@ def reasons(output):
 
 def main(paths):
     total = {"passed": 0, "failed": 0, "skipped": 0}
-    skipped, failures = [], []
+    skipped, failures, closings = [], [], []
     for path in map(Path, paths):
         count = dict.fromkeys(total, 0)
         for case in ET.parse(path).getroot().iter("testcase"):
             name = f"{path.stem}: {case.get('name')}"
             output = case.findtext("system-out") or ""
+            closings += [(name, m[1]) for line in output.splitlines() if (m := CLOSING.match(line.strip()))]
             if case.find("failure") is not None or case.find("error") is not None:
                 count["failed"] += 1
                 failures.append(name)
@@ -47,6 +51,10 @@ def main(paths):
         for key in total:
             total[key] += count[key]
 
+    if closings:
+        print("\npytest:")
+        for name, closing in closings:
+            print(f"  {name}: {closing}")
     if skipped:
         print("\nskipped:")
         for name, why in skipped:

@@ -172,6 +172,36 @@ static PyObject *worker_recv(PyObject *self, PyObject *const *args, Py_ssize_t n
     return c == NULL ? NULL : receive(c, c->id, args + 1, n - 1, kwnames);
 }
 
+/** take(worker, source, tag, mask, timeout): an operation that ends with a message; its source is
+ * the message's id. */
+static PyObject *take(PyObject *self, PyObject *args)
+{
+    unsigned long long source, tag, mask;
+    PyObject *worker, *timeout;
+    hws_op_opts o;
+    struct core *c;
+    struct op *op;
+    hws_event done;
+    uint64_t ns;
+    int32_t r;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OKKKO:take", &worker, &source, &tag, &mask, &timeout) ||
+        (c = core_of(worker)) == NULL || to_timeout(timeout, &ns) < 0 ||
+        (op = op_new(c, RESULT_ID)) == NULL) {
+        return NULL;
+    }
+    op_options(op, ns, HWS_OP_INLINE | HWS_OP_TAKE, 0, &o);
+    o.result = &done;
+    r = hws_tag_recv(source, NULL, 0, tag, mask, &o, &op->id);
+    if (r == HWS_DONE) {
+        op->length = done.length;
+        op->tag = done.tag;
+        op->source = done.source;
+    }
+    return op_posted(op, r);
+}
+
 /** probe(source, tag, mask, take) -> None or (length, tag, endpoint, flags, message). */
 static PyObject *probe(PyObject *self, PyObject *args)
 {
@@ -378,6 +408,7 @@ static PyObject *get_worker(PyObject *self, void *unused)
 
 PyMethodDef posting_functions[] = {{"tag_recv", FN(worker_recv), FAST, NULL},
                                    {"probe", probe, METH_VARARGS, NULL},
+                                   {"take", take, METH_VARARGS, NULL},
                                    {"message_recv", message_recv, METH_VARARGS, NULL},
                                    {"flush", flush, METH_VARARGS, NULL},
                                    {NULL, NULL, 0, NULL}};

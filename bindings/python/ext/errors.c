@@ -2,7 +2,7 @@
 #include "ext.h"
 #include <math.h>
 
-static PyObject *from_code; /* hawser._errors.from_code(code, text) */
+static PyObject *from_code; /* hawser._errors.from_code(code, text, ucx_status, errno, id) */
 
 int errors_import(void)
 {
@@ -16,16 +16,15 @@ int errors_import(void)
     return from_code == NULL ? -1 : 0;
 }
 
-PyObject *make_error(int32_t code, const char *text)
+static PyObject *build(int32_t code, const char *text, const hws_error *e)
 {
-    return PyObject_CallFunction(from_code, "is", (int)code,
-                                 text != NULL && *text != 0 ? text : hws_error_text(code));
+    return PyObject_CallFunction(from_code, "isiiK", (int)code,
+                                 text != NULL && *text != 0 ? text : hws_error_text(code),
+                                 e->ucx_status, e->sys_errno, (unsigned long long)e->id);
 }
 
-PyObject *raise_code(int32_t code, const char *text)
+static PyObject *raise(PyObject *e)
 {
-    PyObject *e = make_error(code, text);
-
     if (e != NULL) {
         PyErr_SetObject((PyObject *)Py_TYPE(e), e);
         Py_DECREF(e);
@@ -33,12 +32,24 @@ PyObject *raise_code(int32_t code, const char *text)
     return NULL;
 }
 
+PyObject *make_error(int32_t code, const char *text)
+{
+    hws_error none = {.struct_size = sizeof none};
+
+    return build(code, text, &none);
+}
+
+PyObject *raise_code(int32_t code, const char *text)
+{
+    return raise(make_error(code, text));
+}
+
 PyObject *raise_last(int32_t code)
 {
     hws_error e = {.struct_size = sizeof e};
 
     hws_last_error(&e);
-    return raise_code(code, e.code == code ? e.text : NULL);
+    return e.code == code ? raise(build(code, e.text, &e)) : raise_code(code, NULL);
 }
 
 int to_u64(PyObject *o, uint64_t *out)

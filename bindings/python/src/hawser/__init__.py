@@ -11,7 +11,7 @@ import atexit as _atexit
 from typing import Any
 
 from . import _core, _errors
-from ._constants import FOREVER, MEMORY_CUDA, MEMORY_CUDA_MANAGED, MEMORY_HOST
+from ._constants import FOREVER, Memory
 from ._context import Context
 from ._core import Buffer, Operation, memory
 from ._endpoint import Connecting, Endpoint, Listener, Request, connect, listen
@@ -33,14 +33,12 @@ _atexit.register(_close_defaults)
 
 __all__ = [
     "FOREVER",
-    "MEMORY_CUDA",
-    "MEMORY_CUDA_MANAGED",
-    "MEMORY_HOST",
     "Buffer",
     "Connecting",
     "Context",
     "Endpoint",
     "Listener",
+    "Memory",
     "Message",
     "Operation",
     "Probed",
@@ -51,5 +49,5 @@ __all__ = [
     "library",
     "listen",
     "memory",
-    *[name for name in dir(_errors) if name.endswith("Error")],
+    *(name for name in _errors.__all__ if name.endswith("Error")),
 ]

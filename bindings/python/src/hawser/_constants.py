@@ -165,6 +165,7 @@ class OpFlag(IntFlag):
     EAGER = 16  # active message: force eager
     RNDV = 32  # active message: force rendezvous
     DETACHED = 64  # no callback, no queue, nobody waits: the result is dropped
+    TAKE = 128  # tag receive: take the message instead of its data, see there
 
 
 class Wait(IntEnum):

@@ -10,11 +10,11 @@ from . import _constants as c
 from . import _core
 
 _FEATURES = {
-    "tag": c.FEATURE_TAG,
-    "stream": c.FEATURE_STREAM,
-    "am": c.FEATURE_AM,
-    "rma": c.FEATURE_RMA,
-    "atomic": c.FEATURE_ATOMIC,
+    "tag": c.Feature.TAG,
+    "stream": c.Feature.STREAM,
+    "am": c.Feature.AM,
+    "rma": c.Feature.RMA,
+    "atomic": c.Feature.ATOMIC,
 }
 
 
@@ -48,8 +48,8 @@ class Context:
         bits = 0
         for feature in features:
             bits |= _FEATURES[feature]
-        flags = 0 if shared_memory else c.CONTEXT_NO_SHARED_MEMORY
-        flags |= c.CONTEXT_UCX_CONFIG_ONLY if ucx_config_only else 0
+        flags = 0 if shared_memory else c.ContextFlag.NO_SHARED_MEMORY
+        flags |= c.ContextFlag.UCX_CONFIG_ONLY if ucx_config_only else 0
         pairs: list[str] = []
         for key, value in (config or {}).items():
             pairs += [key.removeprefix("UCX_"), str(value)]

@@ -46,11 +46,10 @@ class Endpoint(_core.Endpoint):
         return self._recv_sized(tag, mask, timeout)
 
     async def _recv_sized(self, tag: int, mask: int, timeout: float | None) -> bytearray:
-        message = self.take(tag, mask)
-        if message is None:
-            message = await self._take_later(tag, mask, timeout)
-        data = bytearray(message.length)
-        await message.recv(data, timeout)
+        taken = _core.take(self.worker, self.id, tag, mask, timeout)
+        message = await taken
+        data = bytearray(taken.length)
+        await _core.message_recv(self.worker, message, data, timeout)
         return data
 
     def probe(self, tag: int = 0, mask: int = c.FOREVER) -> Probed | None:
@@ -113,7 +112,7 @@ class Endpoint(_core.Endpoint):
         """Close at once: pending operations end with CanceledError, the peer sees a failure."""
         if self._state != "closed":
             self._state = "closing"
-            with contextlib.suppress(_errors.Error):
+            with contextlib.suppress(_errors.HawserError):
                 _core.abort(self.id)
 
     def close(self) -> _core.Operation:
@@ -126,18 +125,18 @@ class Endpoint(_core.Endpoint):
                 self._state = "closing"
                 try:
                     _core.close(self.id)
-                except _errors.Error:
-                    self._event(c.EVENT_CLOSED, 0, "")
+                except _errors.HawserError:
+                    self._event(c.EventKind.CLOSED, 0, "")
         return self._closing
 
     def _event(self, kind: int, status: int, text: str) -> None:
-        if kind == c.EVENT_CLOSED:
+        if kind == c.EventKind.CLOSED:
             self._state = "closed"
             if self._error is None:
-                self._error = (c.E_CANCELED, "the endpoint was closed")
+                self._error = (_errors.ErrorCode.CANCELED, "the endpoint was closed")
             if self._closing is not None:
                 self._closing._end()
-        elif kind == c.EVENT_DISCONNECTED and self._error is None:
+        elif kind == c.EventKind.DISCONNECTED and self._error is None:
             self._error = (status, text)
             if self.on_disconnect is not None:
                 self.on_disconnect(self)
@@ -161,7 +160,7 @@ class Endpoint(_core.Endpoint):
     def __del__(self, _warn: Any = warnings.warn, _close: Any = _core.close) -> None:
         if getattr(self, "_state", "") == "open":
             _warn(f"unclosed endpoint {self.id:#x}", ResourceWarning, source=self, stacklevel=1)
-            with contextlib.suppress(_errors.Error):
+            with contextlib.suppress(_errors.HawserError):
                 _close(self.id)
 
     def __repr__(self) -> str:
@@ -244,7 +243,7 @@ def connect(
     Raises ResolveError, RefusedError, RejectedError, TimedOutError, PeerVersionError, AuthError,
     UnreachableError.
     """
-    flags = (c.ENDPOINT_TCP_ONLY if tcp_only else 0) | (c.ENDPOINT_RAW if raw else 0)
+    flags = (c.EndpointFlag.TCP_ONLY if tcp_only else 0) | (c.EndpointFlag.RAW if raw else 0)
     return Connecting(worker or default_worker(), host, port, timeout, flags, close_timeout, local_address)
 
 
@@ -275,7 +274,7 @@ class Listener:
         self.address: str = info["address"]
 
     def _peer(self, kind: int, id: int) -> None:
-        if kind == c.EVENT_REQUEST:
+        if kind == c.EventKind.REQUEST:
             self._peers.put(Request(self.worker, id))
             return
         endpoint = self.worker._objects.get(id)
@@ -291,7 +290,7 @@ class Listener:
     def accept(self) -> _core.Operation:
         """The next peer: its Endpoint, or its Request if the listener is `explicit`."""
         if self._state != "open":
-            raise _errors.from_code(c.E_CLOSING, "the listener is closed")
+            raise _errors.from_code(_errors.ErrorCode.CLOSING, "the listener is closed")
         return self._peers.get()
 
     async def __aiter__(self) -> AsyncIterator[Any]:
@@ -317,17 +316,17 @@ class Listener:
                 self._closing._end()
             else:
                 self._state = "closing"
-                self._peers.fail(c.E_CLOSING, "the listener was closed")
+                self._peers.fail(_errors.ErrorCode.CLOSING, "the listener was closed")
                 try:
                     _core.close(self.id)
-                except _errors.Error:
-                    self._event(c.EVENT_CLOSED, 0, "")
+                except _errors.HawserError:
+                    self._event(c.EventKind.CLOSED, 0, "")
         return self._closing
 
     def _event(self, kind: int, status: int, text: str) -> None:
-        if kind == c.EVENT_CLOSED:
+        if kind == c.EventKind.CLOSED:
             self._state = "closed"
-            self._peers.fail(c.E_CLOSING, "the listener was closed")
+            self._peers.fail(_errors.ErrorCode.CLOSING, "the listener was closed")
             while self._peers.things:
                 peer = self._peers.things.popleft()
                 if isinstance(peer, Endpoint):
@@ -351,7 +350,7 @@ class Listener:
     def __del__(self, _warn: Any = warnings.warn, _close: Any = _core.close) -> None:
         if self._state == "open":
             _warn(f"unclosed listener {self.id:#x}", ResourceWarning, source=self, stacklevel=1)
-            with contextlib.suppress(_errors.Error):
+            with contextlib.suppress(_errors.HawserError):
                 _close(self.id)
 
     def __repr__(self) -> str:
@@ -404,7 +403,7 @@ def listen(
     connect too. hello_timeout: seconds for a peer to say who it is; 5 if 0.
     Raises AddressInUseError, InvalidError (the address), UnreachableError.
     """
-    flags = (c.LISTENER_EXPLICIT if explicit else 0) | (c.LISTENER_RAW if raw else 0)
+    flags = (c.ListenerFlag.EXPLICIT if explicit else 0) | (c.ListenerFlag.RAW if raw else 0)
     worker = worker or default_worker()
     listener = Listener(worker, host, port, flags, hello_timeout, close_timeout, on_peer)
     with contextlib.suppress(RuntimeError):

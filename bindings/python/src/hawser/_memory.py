@@ -8,7 +8,7 @@ from typing import Any
 from . import _constants as c
 
 # Device types of DLPack that UCX can move, and their kinds of memory.
-_KINDS = {1: c.MEMORY_HOST, 2: c.MEMORY_CUDA, 3: c.MEMORY_HOST, 13: c.MEMORY_CUDA_MANAGED}
+_KINDS = {1: c.Memory.HOST, 2: c.Memory.CUDA, 3: c.Memory.HOST, 13: c.Memory.CUDA_MANAGED}
 _READ_ONLY = 1
 
 
@@ -81,7 +81,7 @@ def _from_cuda_array(array: dict[str, Any], owner: Any, writable: bool) -> tuple
     itemsize = int(array["typestr"][2:])
     shape = tuple(array["shape"])
     _refuse_holes(shape, array.get("strides"), itemsize)
-    return address or 0, _bytes(shape, itemsize), c.MEMORY_CUDA, owner
+    return address or 0, _bytes(shape, itemsize), c.Memory.CUDA, owner
 
 
 def _from_dlpack(owner: Any, writable: bool) -> tuple[int, int, int, Any]:

@@ -18,10 +18,10 @@ from ._context import Context
 log = logging.getLogger("hawser")
 
 _MODES = {
-    "manual": c.PROGRESS_MANUAL,
-    "blocking": c.PROGRESS_BLOCKING,
-    "thread": c.PROGRESS_THREAD,
-    "thread-polling": c.PROGRESS_THREAD_POLLING,
+    "manual": c.Progress.MANUAL,
+    "blocking": c.Progress.BLOCKING,
+    "thread": c.Progress.THREAD,
+    "thread-polling": c.Progress.THREAD_POLLING,
 }
 
 
@@ -59,12 +59,12 @@ class Worker(_core.Worker):
 
     def _notice(self, kind: int, source: int, *event: Any) -> None:
         """An event of the worker or of something on it; called where progress is made."""
-        if kind == c.EVENT_AM:
+        if kind == c.EventKind.AM:
             self._am_arrived(*event)
         elif source == self.id:
-            if kind == c.EVENT_CLOSED:
+            if kind == c.EventKind.CLOSED:
                 self._end()
-        elif kind in (c.EVENT_ACCEPTED, c.EVENT_REQUEST):
+        elif kind in (c.EventKind.ACCEPTED, c.EventKind.REQUEST):
             listener = self._objects.get(event[0])
             if listener is not None:
                 listener._peer(kind, source)
@@ -100,7 +100,7 @@ class Worker(_core.Worker):
             self._handlers.pop(id, None)
         else:
             self._handlers[id] = handler
-        _core.am_handler(self, id, c.AM_DEFER if defer else 0, handler is not None)
+        _core.am_handler(self, id, c.AmFlag.DEFER if defer else 0, handler is not None)
 
     def _am_arrived(
         self,
@@ -233,7 +233,7 @@ class Message(Probed):
             self._id = 0
 
     def __del__(self) -> None:
-        with contextlib.suppress(_errors.Error):
+        with contextlib.suppress(_errors.HawserError):
             self.drop()
 
 
@@ -242,7 +242,7 @@ def probe(worker: Worker, source: int, tag: int, mask: int, take: bool) -> Any:
     if found is None:
         return None
     length, its_tag, endpoint, flags, message = found
-    about = (length, its_tag, worker._objects.get(endpoint), bool(flags & c.EVENT_FLAG_RNDV))
+    about = (length, its_tag, worker._objects.get(endpoint), bool(flags & c.EventFlag.RNDV))
     return Message(worker, message, *about) if take else Probed(*about)
 
 
@@ -292,12 +292,17 @@ def default_worker() -> Worker:
     return worker
 
 
+at_exit: list[Callable[[], None]] = []
+
+
 def _close_defaults() -> None:
     global _context
+    for close in at_exit:
+        close()
     for worker in list(_defaults.values()):
         worker.close_wait(1.0)
     _defaults.clear()
     if _context is not None:
         context, _context = _context, None
-        with contextlib.suppress(_errors.Error):
+        with contextlib.suppress(_errors.HawserError):
             context.close(1.0)

@@ -1,0 +1,181 @@
+"""The blocking twin of hawser: the same names and arguments, results instead of awaitables.
+
+    with hawser.sync.connect("10.0.0.1", 13337) as ep:
+        ep.send(b"hello")
+        answer = ep.recv()
+
+Other threads run while a call blocks, and Ctrl-C ends it. Without a `worker` argument each thread
+has a worker of its own, closed when Python ends.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from . import _constants as c
+from . import _core, _endpoint, _worker
+from ._context import Context
+from ._worker import Message, Probed, Worker
+
+_local = threading.local()
+_context: Context | None = None
+_workers: list[Worker] = []
+
+
+def default_worker() -> Worker:
+    """The worker of this thread: opened at its first use, closed when Python ends."""
+    global _context
+    worker: Worker | None = getattr(_local, "worker", None)
+    if worker is None or worker.closed:
+        if _context is None or _context.closed:
+            _context = Context()
+        worker = _local.worker = Worker(_context)
+        _workers.append(worker)
+    return worker
+
+
+def _close_defaults() -> None:
+    global _context
+    while _workers:
+        _workers.pop().close_wait(1.0)
+    if _context is not None:
+        context, _context = _context, None
+        context.close(1.0)
+
+
+class Endpoint:
+    """A connection to a peer; see hawser.Endpoint for what the calls mean."""
+
+    def __init__(self, endpoint: _endpoint.Endpoint) -> None:
+        self.async_endpoint = endpoint
+        self.worker: Worker = endpoint.worker
+        self.id = endpoint.id
+
+    def send(self, buffer: Any, tag: int = 0, timeout: float | None = None, sync: bool = False) -> None:
+        """Send a tagged message."""
+        self.async_endpoint.send(buffer, tag, timeout, sync).wait()
+
+    def recv(
+        self, buffer: Any = None, tag: int = 0, mask: int = c.FOREVER, timeout: float | None = None
+    ) -> Any:
+        """Receive a tagged message: into a buffer (gives its length), or as a bytearray of the right size."""
+        if buffer is not None:
+            return self.async_endpoint._recv(buffer, tag, mask, timeout).wait()
+        taken = _core.take(self.worker, self.id, tag, mask, timeout)
+        message = taken.wait()
+        data = bytearray(taken.length)
+        _core.message_recv(self.worker, message, data, timeout).wait()
+        return data
+
+    def probe(self, tag: int = 0, mask: int = c.FOREVER) -> Probed | None:
+        """The first message that has arrived and matches, or None."""
+        self.worker.progress()
+        return self.async_endpoint.probe(tag, mask)
+
+    def take(self, tag: int = 0, mask: int = c.FOREVER) -> Message | None:
+        """As probe(), but nobody else can receive the message. Receive it by recv(...).wait()."""
+        self.worker.progress()
+        return self.async_endpoint.take(tag, mask)
+
+    def stream_send(self, buffer: Any, timeout: float | None = None) -> None:
+        """Send bytes on the stream."""
+        self.async_endpoint.stream_send(buffer, timeout).wait()
+
+    def stream_recv(self, buffer: Any, exactly: bool = True, timeout: float | None = None) -> int:
+        """Receive bytes of the stream; gives their number."""
+        length: int = self.async_endpoint.stream_recv(buffer, exactly, timeout).wait()
+        return length
+
+    def send_am(
+        self,
+        buffer: Any,
+        id: int = 0,
+        header: Any = None,
+        timeout: float | None = None,
+        eager: bool = False,
+        rndv: bool = False,
+    ) -> None:
+        """Send an active message."""
+        self.async_endpoint.send_am(buffer, id, header, timeout, eager, rndv).wait()
+
+    def recv_am(self, id: int = 0, timeout: float | None = None) -> tuple[bytes, Any]:
+        """The next active message of this peer with this id: (header, data)."""
+        arrived: tuple[bytes, Any] = self.async_endpoint._am_queue(id).get().wait(timeout)
+        return arrived
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Complete everything posted before."""
+        self.async_endpoint.flush(timeout).wait()
+
+    def info(self) -> dict[str, Any]:
+        """What it is connected to, how, and what passed through it."""
+        return self.async_endpoint.info()
+
+    @property
+    def closed(self) -> bool:
+        return self.async_endpoint.closed
+
+    @property
+    def connected(self) -> bool:
+        return self.async_endpoint.connected
+
+    def abort(self) -> None:
+        """Close at once."""
+        self.async_endpoint.abort()
+
+    def close(self, timeout: float = 10.0) -> None:
+        """Complete what was sent, say goodbye and close."""
+        self.async_endpoint.close().wait(timeout)
+
+    def __enter__(self) -> Endpoint:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class Listener:
+    """Waits for peers: `for endpoint in listener`, or `listener.accept()`."""
+
+    def __init__(self, listener: _endpoint.Listener) -> None:
+        self.async_listener = listener
+        self.port = listener.port
+        self.address = listener.address
+
+    def accept(self, timeout: float | None = None) -> Endpoint:
+        """The next peer; TimeoutError after `timeout` seconds."""
+        return Endpoint(self.async_listener.accept().wait(timeout))
+
+    def __iter__(self) -> Iterator[Endpoint]:
+        while not self.async_listener.closed:
+            yield self.accept()
+
+    def info(self) -> dict[str, Any]:
+        """Where it listens, and its counters."""
+        return self.async_listener.info()
+
+    def close(self, timeout: float = 10.0) -> None:
+        """Stop listening; endpoints that were accepted stay."""
+        self.async_listener.close().wait(timeout)
+
+    def __enter__(self) -> Listener:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def listen(port: int = 0, host: str | None = None, *, worker: Worker | None = None, **options: Any) -> Listener:
+    """Listen for peers; see hawser.listen()."""
+    return Listener(_endpoint.listen(port, host, worker=worker or default_worker(), **options))
+
+
+def connect(host: str, port: int, *, worker: Worker | None = None, **options: Any) -> Endpoint:
+    """Connect to a listener; see hawser.connect()."""
+    return Endpoint(_endpoint.connect(host, port, worker=worker or default_worker(), **options).wait())
+
+
+__all__ = ["Endpoint", "Listener", "connect", "default_worker", "listen"]
+_worker.at_exit.append(_close_defaults)

@@ -1,0 +1,209 @@
+"""The operation as awaitable, future and coroutine; cancelling; lifetimes of buffers."""
+
+import asyncio
+import gc
+import sys
+import weakref
+
+import pytest
+
+import hawser
+
+
+async def test_ways_to_wait(pair):
+    client, server = pair
+    into = bytearray(1)
+
+    async def get(wait):
+        receive = server.recv(into, 1)
+        waiting = asyncio.create_task(wait(receive))
+        await asyncio.sleep(0.005)
+        await client.send(b"x", 1)
+        return await waiting
+
+    async def plain(op):
+        return await op
+
+    async def gathered(op):
+        return (await asyncio.gather(op))[0]
+
+    async def limited(op):
+        return await asyncio.wait_for(op, 10)
+
+    async def shielded(op):
+        return await asyncio.shield(op)
+
+    async def waited(op):
+        done, _ = await asyncio.wait([op])
+        return done.pop().result()
+
+    for way in (plain, gathered, limited, shielded, waited):
+        assert await get(way) == 1
+    task = asyncio.create_task(server.recv(into, 2))
+    await client.send(b"y", 2)
+    assert await task == 1
+
+
+async def test_done_before_await(pair):
+    client, server = pair
+    await client.send(b"x", 1)
+    while server.probe(1) is None:
+        await asyncio.sleep(0)
+    receive = server.recv(bytearray(1), 1)
+    assert receive.done() and receive.result() == 1
+    called = []
+    receive.add_done_callback(called.append)
+    assert called == []
+    await asyncio.sleep(0)
+    assert called == [receive]
+    assert await receive == 1
+    assert await receive == 1
+
+
+async def test_callbacks(pair):
+    client, server = pair
+    receive = server.recv(bytearray(1), 1)
+    with pytest.raises(asyncio.InvalidStateError):
+        receive.result()
+    called = []
+    first, second, third = (lambda op, n=n: called.append(n) for n in range(3))
+    for callback in (first, second, third):
+        receive.add_done_callback(callback)
+    assert receive.remove_done_callback(first) == 1
+    assert receive.remove_done_callback(first) == 0
+    await client.send(b"x", 1)
+    await receive
+    await asyncio.sleep(0.01)
+    assert called == [1, 2]
+    assert receive.get_loop() is asyncio.get_running_loop()
+
+
+async def test_cancel_keeps_the_buffer(pair):
+    client, server = pair
+
+    class Owner(bytearray):
+        pass
+
+    into = Owner(4)
+    task = asyncio.ensure_future(server.recv(into, 1))
+    waiting = asyncio.create_task(asyncio.wait_for(task, 10))
+    await asyncio.sleep(0.01)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert task.cancelled()
+    await asyncio.sleep(0.01)
+    into.append(0)  # nothing exports it any more
+    # The message that comes later is not swallowed by the cancelled receive.
+    await client.send(b"late", 1)
+    assert await server.recv(tag=1) == b"late"
+
+
+async def test_buffer_is_held_until_the_end(pair):
+    client, server = pair
+    out = bytearray(1_000_000)
+    sending = client.send(out, 1, sync=True)
+    sending.cancel()
+    del sending
+    await asyncio.sleep(0.01)
+    with pytest.raises(BufferError):
+        out.append(0)
+    assert await server.recv(tag=1) == bytes(1_000_000)
+    for _ in range(1000):
+        await asyncio.sleep(0.001)
+        try:
+            out.append(0)
+            break
+        except BufferError:
+            pass
+    else:
+        pytest.fail("the buffer is still held")
+
+
+async def test_wait_for_does_not_lose_the_loop(pair):
+    client, server = pair
+    for i in range(50):
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(server.recv(bytearray(1), 1), 0.001)
+    await client.send(b"x", 1)
+    assert await asyncio.wait_for(server.recv(bytearray(1), 1), 5) == 1
+
+
+async def test_no_cycles(pair):
+    client, server = pair
+    into = bytearray(1)
+    gc.collect()
+    gc.disable()
+    try:
+
+        async def exchange():
+            receive = server.recv(into, 1)
+            task = asyncio.ensure_future(asyncio.wait_for(receive, 5))
+            await asyncio.sleep(0)
+            await client.send(b"x", 1)
+            await task
+            return weakref.ref(task)
+
+        gone = [await exchange() for _ in range(5)]
+        await asyncio.sleep(0)
+        assert [ref() for ref in gone] == [None] * 5
+    finally:
+        gc.enable()
+
+
+async def test_references(pair):
+    client, server = pair
+    into, out = bytearray(8), b"12345678"
+
+    async def exchange():
+        await client.send(out, 1)
+        await server.recv(into, 1)
+
+    for _ in range(300):
+        await exchange()
+    before = sys.getrefcount(into), sys.getrefcount(out), sys.getrefcount(client), sys.getrefcount(server)
+    for _ in range(1000):
+        await exchange()
+    assert before == (sys.getrefcount(into), sys.getrefcount(out), sys.getrefcount(client), sys.getrefcount(server))
+    into.append(0)
+
+
+async def test_busy_awaits_leave_the_loop_its_turn(pair):
+    client, server = pair
+    ticks = 0
+
+    async def tick():
+        nonlocal ticks
+        while True:
+            await asyncio.sleep(0.001)
+            ticks += 1
+
+    task = asyncio.create_task(tick())
+    end = asyncio.get_running_loop().time() + 0.3
+    into = bytearray(1)
+    while asyncio.get_running_loop().time() < end:
+        await client.send(b"x", 1)
+        await server.recv(into, 1)
+    task.cancel()
+    assert ticks > 20
+
+
+async def test_error_of_a_closed_endpoint(pair):
+    client, server = pair
+    receive = server.recv(bytearray(1), 1)
+    await client.close()
+    with pytest.raises(hawser.PeerClosedError):
+        await receive
+    with pytest.raises(hawser.HawserError):
+        await client.send(b"")
+    assert client.closed and not server.connected
+
+
+def test_await_outside_a_loop():
+    with hawser.Context() as context, hawser.Worker(context) as worker:
+        receive = worker.recv(bytearray(1), 1)
+        with pytest.raises(RuntimeError, match="event loop"):
+            receive.send(None)
+        with pytest.raises(TimeoutError):
+            receive.wait(0.01)
+        assert receive.cancel()

@@ -1,0 +1,111 @@
+"""What can be sent and received into."""
+
+import array
+import ctypes
+import mmap
+
+import numpy as np
+import pytest
+
+import hawser
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: bytearray(b"12345678"),
+        lambda: memoryview(bytearray(b"12345678")),
+        lambda: array.array("d", [1.5]),
+        lambda: np.arange(8, dtype=np.uint8),
+        lambda: np.asfortranarray(np.arange(4, dtype=np.uint16).reshape(2, 2)),
+        lambda: (ctypes.c_char * 8)(*b"12345678"),
+        lambda: memoryview(np.arange(16, dtype=np.uint8))[4:12],
+    ],
+)
+async def test_kinds(pair, make):
+    client, server = pair
+    out, into = make(), make()
+    memoryview(into).cast("B") if memoryview(into).c_contiguous else None
+    await client.send(out, 1)
+    assert await server.recv(into, 1) == 8
+
+
+async def test_mmap(pair):
+    client, server = pair
+    with mmap.mmap(-1, 8) as memory:
+        await client.send(b"abcdefgh", 1)
+        assert await server.recv(memory, 1) == 8
+        assert memory[:] == b"abcdefgh"
+
+
+def test_refused():
+    with pytest.raises(BufferError, match="read-only"):
+        hawser.memory(b"bytes", True)
+    with pytest.raises(BufferError, match="contiguous"):
+        hawser.memory(np.arange(10)[::2])
+    with pytest.raises(BufferError, match="contiguous"):
+        hawser.memory(memoryview(b"0123456789")[::2])
+    with pytest.raises(TypeError, match="bytes-like"):
+        hawser.memory(5)
+    frozen = np.arange(3)
+    frozen.flags.writeable = False
+    with pytest.raises(BufferError, match="read-only"):
+        hawser.memory(frozen, True)
+
+
+class CudaArray:
+    def __init__(self, **changes):
+        self.__cuda_array_interface__ = {
+            "shape": (2, 3),
+            "typestr": "<f4",
+            "data": (0x1000, False),
+            "version": 3,
+            **changes,
+        }
+
+
+def test_cuda_array_interface():
+    assert hawser.memory(CudaArray()) == (0x1000, 24, hawser.Memory.CUDA)
+    assert hawser.memory(CudaArray(strides=(12, 4)), True)[1] == 24
+    assert hawser.memory(CudaArray(strides=(4, 8)))[1] == 24
+    assert hawser.memory(CudaArray(shape=(0,)))[1] == 0
+    with pytest.raises(BufferError, match="contiguous"):
+        hawser.memory(CudaArray(strides=(24, 4)))
+    with pytest.raises(BufferError, match="read-only"):
+        hawser.memory(CudaArray(data=(0x1000, True)), True)
+    with pytest.raises(BufferError, match="mask"):
+        hawser.memory(CudaArray(mask=CudaArray()))
+
+
+class Tensor:
+    """Only DLPack, as a tensor library's object without the buffer protocol."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+async def test_dlpack(pair):
+    client, server = pair
+    out, into = np.arange(6, dtype=np.float32).reshape(2, 3), np.zeros((2, 3), np.float32)
+    assert hawser.memory(Tensor(out)) == (out.ctypes.data, 24, hawser.Memory.HOST)
+    await client.send(Tensor(out), 1)
+    assert await server.recv(Tensor(into), 1) == 24
+    assert (into == out).all()
+    with pytest.raises(BufferError, match="contiguous"):
+        hawser.memory(Tensor(np.arange(10)[::2]))
+
+
+async def test_exporters_are_let_go(pair):
+    client, server = pair
+    data = bytearray(8)
+    view = memoryview(data)
+    await client.send(view, 1)
+    await server.recv(view, 1)
+    view.release()
+    data.append(1)

@@ -1,0 +1,346 @@
+"""Closing, warnings, leaks, several loops and threads, fork, signals, the end of the interpreter."""
+
+import asyncio
+import gc
+import os
+import signal
+import threading
+import time
+
+import pytest
+import uvloop
+from conftest import run_script
+
+import hawser
+
+ECHO = """
+import asyncio, sys, hawser
+
+async def echo(count=3, close=True):
+    listener = hawser.listen(host="127.0.0.1")
+    client = await hawser.connect("127.0.0.1", listener.port)
+    server = await listener.accept()
+    for i in range(count):
+        await client.send(b"%d" % i, 1)
+        assert await server.recv(tag=1) == b"%d" % i
+    if close:
+        for thing in (client, server, listener):
+            await thing.close()
+    return listener, client, server
+"""
+
+
+def test_quiet_end():
+    code, output = run_script(ECHO + "asyncio.run(echo())")
+    assert (code, output) == (0, "")
+
+
+def test_everything_closed():
+    code, output = run_script(
+        ECHO
+        + """
+async def main():
+    async with hawser.Worker(hawser.Context()) as worker:
+        pass
+    assert worker.closed
+    worker.context.close()
+    await echo()
+    await hawser.default_worker().close()
+asyncio.run(main())
+"""
+    )
+    assert (code, output) == (0, "")
+
+
+def test_unclosed_warns():
+    code, output = run_script(
+        ECHO
+        + """
+import gc, warnings
+async def main():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        things = await echo(close=False)
+        del things
+        gc.collect()
+        await asyncio.sleep(0.1)
+    print(sorted(str(w.message).split()[1] for w in caught if w.category is ResourceWarning))
+asyncio.run(main())
+"""
+    )
+    assert code == 0, output
+    assert output == "['endpoint', 'endpoint', 'listener']\n"
+
+
+def test_unclosed_worker_warns():
+    code, output = run_script(
+        """
+import gc, warnings, hawser, time
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    context = hawser.Context()
+    worker = hawser.Worker(context)
+    receive = worker.recv(bytearray(3), 1)
+    start = time.monotonic()
+    del worker
+    gc.collect()
+    assert time.monotonic() - start < 1
+print([str(w.message).split()[1] for w in caught])
+for _ in range(500):
+    time.sleep(0.01)
+    if receive.done():
+        break
+assert receive.done()
+context.close()
+"""
+    )
+    assert (code, output) == (0, "['worker']\n")
+
+
+def test_end_with_operations_pending():
+    code, output = run_script(
+        ECHO
+        + """
+async def main():
+    listener, client, server = await echo(close=False)
+    global kept
+    kept = [server.recv(bytearray(10), 5), client.send(bytes(1000000), 9, sync=True), listener, client, server]
+asyncio.run(main())
+""",
+    )
+    assert code == 0, output
+
+
+def test_loop_closed_while_waiting(context):
+    worker = hawser.Worker(context)
+    receives = []
+
+    async def start():
+        task = asyncio.create_task(wait())
+        await asyncio.sleep(0.01)
+        task.cancel()
+
+    async def wait():
+        receives.append(worker.recv(bytearray(1), 1))
+        await receives[0]
+
+    asyncio.run(start())
+
+    async def again():
+        receive = worker.recv(bytearray(1), 2)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(receive, 0.02)
+
+    asyncio.run(again())
+    uvloop.run(again())
+    worker.close_wait()
+    assert worker.closed
+
+
+def test_loop_per_thread(context):
+    """Loops of several threads, of both kinds, each with a worker; all talk to one listener."""
+    ports, done = [], threading.Event()
+    failures = []
+
+    async def serve():
+        async with hawser.Worker(context) as worker, hawser.listen(host="127.0.0.1", worker=worker) as listener:
+            ports.append(listener.port)
+
+            async def one(endpoint):
+                async with endpoint:
+                    try:
+                        while True:
+                            await endpoint.send(await endpoint.recv(tag=1), 2)
+                    except hawser.PeerClosedError:
+                        pass
+
+            tasks = []
+            while not done.is_set():
+                try:
+                    endpoint = await asyncio.wait_for(listener.accept(), 0.05)
+                except asyncio.TimeoutError:
+                    continue
+                tasks.append(asyncio.create_task(one(endpoint)))
+            await asyncio.gather(*tasks)
+
+    async def client(number):
+        async with (
+            hawser.Worker(context) as worker,
+            hawser.connect("127.0.0.1", ports[0], worker=worker) as endpoint,
+        ):
+            for i in range(200):
+                data = b"%d %d" % (number, i)
+                await endpoint.send(data, 1)
+                assert await endpoint.recv(tag=2) == data
+
+    def run(main, runner):
+        try:
+            runner(main)
+        except BaseException as e:
+            failures.append(e)
+
+    server = threading.Thread(target=run, args=(serve(), asyncio.run))
+    server.start()
+    while not ports:
+        time.sleep(0.01)
+    clients = [
+        threading.Thread(target=run, args=(client(i), (asyncio.run, uvloop.run)[i % 2])) for i in range(4)
+    ]
+    for thread in clients:
+        thread.start()
+    for thread in clients:
+        thread.join(60)
+    done.set()
+    server.join(60)
+    assert failures == []
+
+
+def test_two_loops_share_a_worker(context):
+    """An operation that another thread's progress ends wakes the loop that waits for it."""
+    with hawser.Worker(context) as worker:
+        results = []
+
+        async def waiter(tag, loops):
+            loops.append(1)
+            results.append(await worker.recv(bytearray(4), tag))
+
+        loops = []
+        threads = [threading.Thread(target=lambda t=t: asyncio.run(waiter(t, loops))) for t in (1, 2)]
+        for thread in threads:
+            thread.start()
+
+        async def send():
+            async with hawser.listen(host="127.0.0.1", worker=worker) as listener:
+                async with hawser.connect("127.0.0.1", listener.port, worker=worker) as ep:
+                    server = await listener.accept()
+                    await asyncio.sleep(0.1)
+                    await ep.send(b"1234", 1)
+                    await asyncio.sleep(0.1)
+                    await ep.send(b"1234", 2)
+                    for thread in threads:
+                        await asyncio.to_thread(thread.join, 20)
+                    await server.close()
+
+        asyncio.run(send())
+        assert results == [4, 4]
+
+
+@pytest.mark.parametrize("progress", ["thread", "thread-polling", "manual"])
+async def test_modes(context, progress):
+    async with hawser.Worker(context, progress=progress) as worker:
+        async with hawser.listen(host="127.0.0.1", worker=worker) as listener:
+            async with hawser.connect("127.0.0.1", listener.port, worker=worker) as client:
+                server = await listener.accept()
+                receive = asyncio.ensure_future(server.recv(bytearray(3), 1))
+                await asyncio.sleep(0.05)
+                await client.send(b"abc", 1)
+                assert await receive == 3
+                sending = client.send(bytes(3_000_000), 2)
+                assert len(await server.recv(tag=2)) == 3_000_000
+                await sending
+                await server.close()
+
+
+def test_fork():
+    code, output = run_script(
+        """
+import os, hawser
+context = hawser.Context()
+worker = hawser.Worker(context)
+pid = os.fork()
+if pid == 0:
+    try:
+        worker.progress()
+    except hawser.ForkedError:
+        os._exit(7)
+    os._exit(1)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+worker.close_wait()
+context.close()
+"""
+    )
+    assert (code, output) == (0, "")
+
+
+BLOCKED = {
+    "await": "asyncio.run(waiting())",
+    "uvloop": "import uvloop; uvloop.run(waiting())",
+    "wait": "worker.recv(bytearray(1), 1).wait()",
+    "accept": "hawser.sync.listen(worker=worker).accept()",
+}
+
+
+@pytest.mark.parametrize("how", BLOCKED)
+def test_interrupt(how):
+    """Ctrl-C ends every call that blocks."""
+    code, output = run_script(
+        f"""
+import asyncio, hawser, hawser.sync, os, signal, threading, time
+context = hawser.Context()
+worker = hawser.Worker(context)
+async def waiting():
+    await worker.recv(bytearray(1), 1)
+def interrupt():
+    global at
+    time.sleep(0.3)
+    at = time.monotonic()
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt).start()
+try:
+    {BLOCKED[how]}
+except KeyboardInterrupt:
+    print(time.monotonic() - at < 0.1)
+worker.close_wait()
+context.close()
+os._exit(0)
+"""
+    )
+    assert (code, output) == (0, "True\n")
+
+
+def count_fds():
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def test_connections_leak_nothing(context):
+    async def some(worker):
+        async with hawser.listen(host="127.0.0.1", worker=worker) as listener:
+            for _ in range(5):
+                async with (
+                    hawser.connect("127.0.0.1", listener.port, worker=worker) as client,
+                    await listener.accept() as server,
+                ):
+                    await client.send(b"x", 1)
+                    await server.recv(tag=1)
+
+    async def round():
+        async with hawser.Worker(context) as worker:
+            await some(worker)
+        assert not worker._objects or gc.collect() and not worker._objects
+
+    await round()
+    gc.collect()
+    fds, objects = count_fds(), len(gc.get_objects())
+    for _ in range(3):
+        await round()
+    gc.collect()
+    assert count_fds() <= fds + 2
+    assert len(gc.get_objects()) <= objects + 200
+
+
+async def test_idle_receives_cost_nothing(pair):
+    client, server = pair
+    receives = [asyncio.ensure_future(server.recv(bytearray(1), i)) for i in range(1000)]
+    await asyncio.sleep(0.5)
+    before = time.process_time()
+    await asyncio.sleep(1)
+    assert time.process_time() - before < 0.2
+    for receive in receives:
+        receive.cancel()
+
+
+def test_signal_module_is_left_alone():
+    handlers = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGSEGV, signal.SIGTERM)}
+    hawser.library()
+    with hawser.Context() as context, hawser.Worker(context):
+        assert {s: signal.getsignal(s) for s in handlers} == handlers

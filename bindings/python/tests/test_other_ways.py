@@ -1,0 +1,152 @@
+"""Streams, active messages, flush."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+import hawser
+
+
+@pytest.mark.parametrize("size", [1, 1000, 100_000, 3_000_000])
+async def test_stream(pair, size):
+    client, server = pair
+    out = np.random.default_rng(size).integers(0, 256, size, dtype=np.uint8)
+    into = np.zeros_like(out)
+    sending = client.stream_send(out)
+    assert await server.stream_recv(into) == size
+    await sending
+    assert (into == out).all()
+
+
+async def test_stream_in_pieces(pair):
+    client, server = pair
+    await client.stream_send(b"abcdef")
+    into = bytearray(4)
+    got = b""
+    while len(got) < 6:
+        n = await server.stream_recv(into, exactly=False)
+        got += into[:n]
+    assert got == b"abcdef"
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000, 100_000, 3_000_000])
+async def test_active_message(pair, size):
+    client, server = pair
+    receive = server.recv_am(5)
+    data = bytes(range(256)) * (size // 256 + 1)
+    sending = client.send_am(data[:size], 5, b"head")
+    header, got = await receive
+    await sending
+    assert header == b"head"
+    assert bytes(got) == data[:size]
+
+
+async def test_active_messages_wait(pair):
+    client, server = pair
+    server._am_queue(6)
+    for i in range(10):
+        await client.send_am(bytes([i]), 6)
+    assert [bytes((await server.recv_am(6))[1])[0] for _ in range(10)] == list(range(10))
+
+
+async def test_am_handler_with_reply(pair, worker):
+    client, server = pair
+    got = asyncio.get_running_loop().create_future()
+
+    def handler(endpoint, header, data):
+        got.set_result((endpoint, header, bytes(data)))
+
+    worker.am_handler(9, handler)
+    await client.send_am(b"data", 9, b"h")
+    endpoint, header, data = await got
+    assert (endpoint, header, data) == (server, b"h", b"data")
+    worker.am_handler(9, None)
+    await client.send_am(b"dropped", 9)
+    await client.flush()
+    while worker.stats()["am_dropped"] == 0:
+        await asyncio.sleep(0)
+
+
+async def test_am_fetch(pair, worker):
+    client, server = pair
+    got = asyncio.get_running_loop().create_future()
+    worker.am_handler(3, lambda endpoint, header, data: got.set_result(data), defer=True)
+    out = bytes(1_000_000)
+    sending = client.send_am(out, 3, rndv=True)
+    data = await got
+    assert data.pending and len(data) == len(out)
+    with pytest.raises(BufferError):
+        bytes(data)
+    into = bytearray(b"x" * len(out))
+    assert await data.fetch(into) is into
+    await sending
+    assert into == out
+    worker.am_handler(3, None)
+
+
+async def test_header_too_long(pair, worker):
+    client, _ = pair
+    with pytest.raises(hawser.TooBigError):
+        client.send_am(b"", 0, b"x" * (worker.am_header_max() + 1))
+
+
+async def test_flush(pair, worker):
+    client, server = pair
+    await client.send(b"x", 1)
+    await client.flush()
+    await worker.flush()
+    assert await server.recv(tag=1) == b"x"
+
+
+async def test_info(pair, worker, context):
+    client, server = pair
+    info = client.info()
+    assert info["peer_pid"] == server.info()["peer_pid"] != 0
+    assert info["lanes"]
+    for text in (client.describe(), worker.info(), context.info()):
+        assert len(text) > 20
+    assert worker.stats()["endpoints"] == 2
+    assert context.stats()["endpoints"] == 2
+
+
+async def test_explicit_listener(worker):
+    async with hawser.listen(host="127.0.0.1", worker=worker, explicit=True) as listener:
+        connecting = hawser.connect("127.0.0.1", listener.port, worker=worker)
+        request = await listener.accept()
+        server = await request.accept()
+        client = await connecting
+        await client.send(b"in", 1)
+        assert await server.recv(tag=1) == b"in"
+        refused = hawser.connect("127.0.0.1", listener.port, worker=worker)
+        (await listener.accept()).reject()
+        with pytest.raises(hawser.RejectedError):
+            await refused
+        await client.close()
+        await server.close()
+
+
+async def test_nobody_listens(worker):
+    with pytest.raises(ConnectionRefusedError):
+        await hawser.connect("127.0.0.1", 1, worker=worker)
+    with pytest.raises(hawser.ResolveError):
+        await hawser.connect("name.invalid", 1, worker=worker)
+
+
+async def test_iterate_listener(worker):
+    served = []
+    async with hawser.listen(host="127.0.0.1", worker=worker) as listener:
+
+        async def serve():
+            async for endpoint in listener:
+                served.append(await endpoint.recv(tag=1))
+                await endpoint.close()
+
+        task = asyncio.create_task(serve())
+        for i in range(3):
+            async with hawser.connect("127.0.0.1", listener.port, worker=worker) as ep:
+                await ep.send(bytes([i]), 1)
+                with pytest.raises(hawser.PeerClosedError):
+                    await ep.recv(tag=1)
+    await task
+    assert served == [b"\0", b"\1", b"\2"]

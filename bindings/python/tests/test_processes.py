@@ -1,0 +1,117 @@
+"""Peers in processes of their own, which also die.
+
+TIMEOUT: 180
+"""
+
+import asyncio
+import os
+import signal
+
+import pytest
+from conftest import other_process
+
+import hawser
+import hawser.sync
+
+
+def echo_server(pipe, transports):
+    async def main():
+        with hawser.Context(config={"TLS": transports}) as context:
+            async with hawser.Worker(context) as worker, hawser.listen(host="127.0.0.1", worker=worker) as listener:
+                pipe.send(listener.port)
+
+                async def one(endpoint):
+                    async with endpoint:
+                        try:
+                            while True:
+                                await endpoint.send(await endpoint.recv(tag=1), 2)
+                        except hawser.PeerClosedError:
+                            pass
+
+                tasks = [asyncio.create_task(one(await listener.accept())) for _ in range(int(pipe.recv()))]
+                await asyncio.gather(*tasks)
+
+    asyncio.run(main())
+
+
+@pytest.fixture(params=["posix,tcp,self", "tcp,self"], ids=["shm", "tcp"])
+def transports(request):
+    return request.param
+
+
+@pytest.mark.parametrize("size", [8, 100_000, 8_000_000])
+async def test_echo(transports, size):
+    with other_process(echo_server, transports) as (pipe, _), hawser.Context(config={"TLS": transports}) as context:
+        port = pipe.recv()
+        pipe.send(2)
+        async with hawser.Worker(context) as worker:
+            for _ in range(2):
+                async with hawser.connect("127.0.0.1", port, worker=worker) as endpoint:
+                    assert ("posix" in endpoint.info()["lanes"]) == ("posix" in transports)
+                    data = os.urandom(size)
+                    for _ in range(5):
+                        sending = endpoint.send(data, 1)
+                        assert await endpoint.recv(tag=2) == data
+                        await sending
+
+
+def test_sync_echo(transports):
+    with other_process(echo_server, transports) as (pipe, _), hawser.Context(config={"TLS": transports}) as context:
+        port = pipe.recv()
+        pipe.send(1)
+        with hawser.Worker(context) as worker:
+            with hawser.sync.connect("127.0.0.1", port, worker=worker) as endpoint:
+                into = bytearray(5)
+                for i in range(500):
+                    endpoint.send(b"%05d" % i, 1)
+                    assert endpoint.recv(into, 2) == 5
+                    assert into == b"%05d" % i
+                with pytest.raises(hawser.TimedOutError):
+                    endpoint.recv(into, 3, timeout=0.05)
+
+
+def victim(pipe, transports):
+    async def main():
+        async with hawser.Worker(hawser.Context(config={"TLS": transports})) as worker:
+            async with hawser.connect("127.0.0.1", pipe.recv(), worker=worker) as endpoint:
+                await endpoint.send(b"here", 1)
+                await asyncio.sleep(1000)
+
+    asyncio.run(main())
+
+
+async def test_killed_peer(transports):
+    with hawser.Context(config={"TLS": transports}) as context:
+        async with hawser.Worker(context) as worker, hawser.listen(host="127.0.0.1", worker=worker) as listener:
+            with other_process(victim, transports) as (pipe, process):
+                pipe.send(listener.port)
+                endpoint = await listener.accept()
+                left = []
+                endpoint.on_disconnect = left.append
+                assert await endpoint.recv(tag=1) == b"here"
+                receive = endpoint.recv(bytearray(1), 2)
+                message = endpoint.recv_am(4)
+                os.kill(process.pid, signal.SIGKILL)
+                with pytest.raises(hawser.HawserError) as caught:
+                    await asyncio.wait_for(receive, 10)
+                assert caught.value.category == "peer" and not isinstance(caught.value, hawser.PeerClosedError)
+                with pytest.raises(hawser.HawserError):
+                    await asyncio.wait_for(message, 10)
+                assert left == [endpoint] and not endpoint.connected
+                await endpoint.close()
+
+
+async def test_killed_peers_one_after_another(transports):
+    """A server goes on serving while its peers are killed."""
+    with hawser.Context(config={"TLS": transports}) as context:
+        async with hawser.Worker(context) as worker, hawser.listen(host="127.0.0.1", worker=worker) as listener:
+            for _ in range(3):
+                with other_process(victim, transports) as (pipe, process):
+                    pipe.send(listener.port)
+                    async with await listener.accept() as endpoint:
+                        assert await endpoint.recv(tag=1) == b"here"
+                        os.kill(process.pid, signal.SIGKILL)
+                        with pytest.raises(hawser.HawserError):
+                            await endpoint.recv(tag=2)
+            stats = worker.stats()
+            assert stats["failures"] == 3 and stats["safety_wakeups"] == 0

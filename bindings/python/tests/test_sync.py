@@ -1,0 +1,79 @@
+"""The blocking twin, with both ends in threads of one process."""
+
+import threading
+
+import pytest
+
+import hawser
+import hawser.sync
+
+
+def run_threads(*functions):
+    failures = []
+
+    def guarded(function):
+        try:
+            function()
+        except BaseException as e:
+            failures.append(e)
+
+    threads = [threading.Thread(target=guarded, args=(f,)) for f in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert failures == []
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_every_call(context, shared):
+    """Both threads on one worker, or on one each."""
+    first = hawser.Worker(context)
+    second = first if shared else hawser.Worker(context)
+    with first, second, hawser.sync.listen(host="127.0.0.1", worker=first) as listener:
+
+        def serve():
+            with listener.accept(20) as ep:
+                into = bytearray(3)
+                assert ep.recv(into, 1) == 3 and into == b"abc"
+                assert ep.recv(tag=2) == bytes(1_000_000)
+                assert ep.stream_recv(into) == 3
+                ep.send(b"go", 5)
+                header, data = ep.recv_am(4, 20)
+                assert (header, bytes(data)) == (b"h", b"am")
+                ep.send(b"bye", 3)
+                with pytest.raises(hawser.PeerClosedError):
+                    ep.recv(into, 9)
+
+        def dial():
+            with hawser.sync.connect("127.0.0.1", listener.port, worker=second) as ep:
+                ep.send(b"abc", 1)
+                ep.send(bytes(1_000_000), 2)
+                ep.stream_send(b"xyz")
+                assert ep.recv(tag=5) == b"go"
+                ep.send_am(b"am", 4, b"h")
+                assert ep.recv(tag=3, timeout=20) == b"bye"
+                ep.flush()
+                with pytest.raises(hawser.TimedOutError):
+                    ep.recv(bytearray(1), 7, timeout=0.05)
+                assert ep.info()["peer_pid"] != 0
+
+        run_threads(serve, dial)
+
+
+def test_default_workers():
+    with hawser.sync.listen(host="127.0.0.1") as listener:
+
+        def dial():
+            with hawser.sync.connect("127.0.0.1", listener.port) as ep:
+                for i in range(100):
+                    ep.send(b"%d" % i, 1)
+                    assert ep.recv(tag=2) == b"%d" % i
+
+        thread = threading.Thread(target=dial)
+        thread.start()
+        with listener.accept(20) as ep:
+            for _ in range(100):
+                ep.send(ep.recv(tag=1), 2)
+        thread.join(60)
+        assert not thread.is_alive()
