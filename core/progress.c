@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 _Thread_local char hws__token __attribute__((tls_model("initial-exec")));
@@ -354,8 +355,21 @@ static int32_t quiesce(struct hws__worker *w)
     return HWS_OK;
 }
 
+/* Have the descriptor of an armed worker become readable when the next deadline is due; at 0 not. */
+static void set_timer(struct hws__worker *w, uint64_t deadline)
+{
+    struct itimerspec t = {.it_value = {(time_t)(deadline / 1000000000u),
+                                        (long)(deadline % 1000000000u)}};
+
+    if (deadline != w->timer_at && timerfd_settime(w->timerfd, TFD_TIMER_ABSTIME, &t, NULL) == 0) {
+        w->timer_at = deadline;
+    }
+}
+
 int32_t hws__arm(struct hws__worker *w)
 {
+    uint64_t deadline;
+
     hws__wakefd_drain(w);
     /* ORDER: announce, then look at the submissions; a submitter does the reverse (seq_cst). */
     atomic_store(&w->armed, true);
@@ -363,6 +377,8 @@ int32_t hws__arm(struct hws__worker *w)
         atomic_store(&w->armed, false);
         return HWS_E_BUSY;
     }
+    deadline = next_deadline(w);
+    set_timer(w, deadline == UINT64_MAX ? 0 : deadline);
     return HWS_OK;
 }
 
@@ -398,6 +414,7 @@ void hws__sleep(struct hws__worker *w, uint64_t timeout_ns, int extra_fd)
     uint64_t now, deadline;
     int n;
 
+    set_timer(w, 0); /* who sleeps here minds the deadlines itself */
     /* ORDER: announce, then look at the submissions; a submitter does the reverse (seq_cst). */
     atomic_fetch_add(&w->sleepers, 1);
     if (quiesce(w) != HWS_OK || atomic_load(&w->submissions) != NULL || atomic_load(&w->asked) ||

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 struct hws__worker *hws__worker_find(hws_id id, int32_t *error)
@@ -54,7 +55,7 @@ static void init_lists(struct hws__worker *w)
     }
     hws__scope_init(&w->scope);
     hws__scope_init(&w->multi_scope);
-    w->epfd = w->wakefd = -1;
+    w->epfd = w->wakefd = w->timerfd = -1;
     w->next_deadline = UINT64_MAX;
 }
 
@@ -64,7 +65,10 @@ static int32_t init_fds(struct hws__worker *w)
 
     w->epfd = epoll_create1(EPOLL_CLOEXEC);
     w->wakefd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (w->epfd < 0 || w->wakefd < 0 || epoll_ctl(w->epfd, EPOLL_CTL_ADD, w->wakefd, &e) != 0) {
+    w->timerfd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (w->epfd < 0 || w->wakefd < 0 || w->timerfd < 0 ||
+        epoll_ctl(w->epfd, EPOLL_CTL_ADD, w->wakefd, &e) != 0 ||
+        epoll_ctl(w->epfd, EPOLL_CTL_ADD, w->timerfd, &e) != 0) {
         return hws__fail_errno(errno, 0, "epoll: %s", strerror(errno));
     }
     return HWS_OK;
@@ -127,7 +131,10 @@ static void free_parts(struct hws__worker *w)
     if (w->wakefd >= 0) {
         close(w->wakefd);
     }
-    w->epfd = w->wakefd = -1;
+    if (w->timerfd >= 0) {
+        close(w->timerfd);
+    }
+    w->epfd = w->wakefd = w->timerfd = -1;
 }
 
 static int32_t open_main(struct hws__worker *w)

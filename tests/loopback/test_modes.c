@@ -155,6 +155,33 @@ CASE(blocking_large_tcp)
     polled(HWS_ENDPOINT_TCP_ONLY, 1 << 20);
 }
 
+static void count_late(void *arg, const hws_event *event)
+{
+    CHECK_EQ(event->status, HWS_E_TIMED_OUT);
+    atomic_fetch_add((_Atomic uint64_t *)arg, 1);
+}
+
+/* The descriptor tells of deadlines too: nothing else would wake the poller. */
+CASE(deadlines_wake_a_poller)
+{
+    t_pair_opts opts = {.mode = HWS_PROGRESS_BLOCKING};
+    _Atomic uint64_t ended = 0;
+    hws_op_opts told = {.struct_size = sizeof(told),
+                        .callback = count_late,
+                        .callback_arg = (void *)(uintptr_t)&ended};
+    uint64_t in = 0, start = t_now();
+    t_pair pair;
+
+    t_pair_open(&pair, &opts);
+    for (uint64_t i = 0; i < 3; i++) {
+        told.timeout_ns = (30 - 10 * i) * T_MS;
+        CHECK_OK(hws_tag_recv(pair.endpoint[0], &in, 8, i, ALL, &told, NULL));
+    }
+    CHECK(poll_until(&pair, &ended, 3) >= 3);
+    CHECK(t_now() - start >= 30 * T_MS);
+    t_pair_close(&pair);
+}
+
 /* An armed and sleeping poller hears of what another thread posts, and of hws_worker_signal(). */
 struct poller {
     t_pair *pair;

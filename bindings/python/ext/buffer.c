@@ -4,8 +4,7 @@
 PyTypeObject *buffer_type;
 
 struct buffer {
-    PyObject_HEAD
-    struct core *core;
+    PyObject_HEAD struct core *core;
     hws_id id;
     void *data;
     Py_ssize_t length;

@@ -96,12 +96,12 @@ static PyObject *context_open(PyObject *self, PyObject *args)
     return result_id(r, id);
 }
 
-#define ID_CALL(name, call)                                             \
-    static PyObject *name(PyObject *self, PyObject *id)                 \
-    {                                                                   \
-        uint64_t n;                                                     \
-        (void)self;                                                     \
-        return to_u64(id, &n) < 0 ? NULL : checked(call(n));            \
+#define ID_CALL(name, call)                                  \
+    static PyObject *name(PyObject *self, PyObject *id)      \
+    {                                                        \
+        uint64_t n;                                          \
+        (void)self;                                          \
+        return to_u64(id, &n) < 0 ? NULL : checked(call(n)); \
     }
 ID_CALL(close_id, hws_close)
 ID_CALL(abort_id, hws_abort)

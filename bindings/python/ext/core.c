@@ -151,12 +151,11 @@ static void tell(struct core *c, struct notice *n)
         }
     }
     if (c->worker != NULL) {
-        r = PyObject_CallMethod(c->worker, "_notice", "IKKiIKKKsy#NK", e->kind,
-                                (unsigned long long)e->source, (unsigned long long)e->op, e->status,
-                                e->flags, (unsigned long long)e->length, (unsigned long long)e->tag,
-                                (unsigned long long)e->user, n->text, n->header,
-                                (Py_ssize_t)n->am.header_length, buffer,
-                                (unsigned long long)n->am.endpoint);
+        r = PyObject_CallMethod(
+            c->worker, "_notice", "IKKiIKKKsy#NK", e->kind, (unsigned long long)e->source,
+            (unsigned long long)e->op, e->status, e->flags, (unsigned long long)e->length,
+            (unsigned long long)e->tag, (unsigned long long)e->user, n->text, n->header,
+            (Py_ssize_t)n->am.header_length, buffer, (unsigned long long)n->am.endpoint);
         if (r == NULL) {
             PyErr_WriteUnraisable(c->worker);
         }
@@ -211,7 +210,7 @@ int core_drain(struct core *c, struct binding *direct)
 static struct abandoned {
     struct abandoned *next;
     struct core *core;
-} *abandoned; /* GIL */
+} * abandoned; /* GIL */
 
 static void *close_abandoned(void *arg)
 {

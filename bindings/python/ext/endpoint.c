@@ -7,8 +7,7 @@
 PyTypeObject *endpoint_type;
 
 struct endpoint {
-    PyObject_HEAD
-    struct core *core; /* null until opened */
+    PyObject_HEAD struct core *core; /* null until opened */
     hws_id id;
     PyObject *worker, *weak;
 };
@@ -27,8 +26,9 @@ static struct endpoint *opened(PyObject *self)
 /* ---- Arguments: positional and by name, without the cost of a tuple and a dictionary ---- */
 
 /* Put the arguments of a fast call into `out` (borrowed). The names are interned by the caller. */
-static int arguments(const char *function, PyObject *const *args, Py_ssize_t given, PyObject *kwnames,
-                     const char *const *names, int count, int needed, PyObject **out)
+static int arguments(const char *function, PyObject *const *args, Py_ssize_t given,
+                     PyObject *kwnames, const char *const *names, int count, int needed,
+                     PyObject **out)
 {
     Py_ssize_t named = kwnames == NULL ? 0 : PyTuple_Size(kwnames);
 
@@ -47,8 +47,8 @@ static int arguments(const char *function, PyObject *const *args, Py_ssize_t giv
             i++;
         }
         if (i == count || out[i] != NULL) {
-            PyErr_Format(PyExc_TypeError, "%s() got an unexpected or repeated argument %R", function,
-                         name);
+            PyErr_Format(PyExc_TypeError, "%s() got an unexpected or repeated argument %R",
+                         function, name);
             return -1;
         }
         out[i] = args[given + k];
@@ -222,7 +222,8 @@ static PyObject *probe(PyObject *self, PyObject *args)
         return raise_last(r);
     }
     return Py_BuildValue("KKKIK", (unsigned long long)info.length, (unsigned long long)info.tag,
-                         (unsigned long long)info.endpoint, info.flags, (unsigned long long)message);
+                         (unsigned long long)info.endpoint, info.flags,
+                         (unsigned long long)message);
 }
 
 /** message_recv(worker, message, buffer, timeout) */
@@ -241,8 +242,7 @@ static PyObject *message_recv(PyObject *self, PyObject *args)
         return NULL;
     }
     p.opts.result = &done;
-    return posted(&p,
-                  hws_message_recv(message, p.memory.data, p.memory.length, &p.opts, &p.op->id),
+    return posted(&p, hws_message_recv(message, p.memory.data, p.memory.length, &p.opts, &p.op->id),
                   &done);
 }
 
@@ -406,12 +406,10 @@ static PyObject *get_worker(PyObject *self, void *unused)
 #define FAST METH_FASTCALL | METH_KEYWORDS
 #define FN(f) (PyCFunction)(void (*)(void))(f)
 
-PyMethodDef posting_functions[] = {{"tag_recv", FN(worker_recv), FAST, NULL},
-                                   {"probe", probe, METH_VARARGS, NULL},
-                                   {"take", take, METH_VARARGS, NULL},
-                                   {"message_recv", message_recv, METH_VARARGS, NULL},
-                                   {"flush", flush, METH_VARARGS, NULL},
-                                   {NULL, NULL, 0, NULL}};
+PyMethodDef posting_functions[] = {
+    {"tag_recv", FN(worker_recv), FAST, NULL}, {"probe", probe, METH_VARARGS, NULL},
+    {"take", take, METH_VARARGS, NULL},        {"message_recv", message_recv, METH_VARARGS, NULL},
+    {"flush", flush, METH_VARARGS, NULL},      {NULL, NULL, 0, NULL}};
 
 int endpoint_import(PyObject *module)
 {
@@ -435,14 +433,11 @@ int endpoint_import(PyObject *module)
     static PyMemberDef members[] = {
         {"__weaklistoffset__", T_PYSSIZET, offsetof(struct endpoint, weak), READONLY, NULL},
         {NULL, 0, 0, 0, NULL}};
-    static PyType_Slot slots[] = {{Py_tp_dealloc, endpoint_dealloc},
-                                  {Py_tp_traverse, endpoint_traverse},
-                                  {Py_tp_clear, endpoint_clear},
-                                  {Py_tp_new, PyType_GenericNew},
-                                  {Py_tp_methods, methods},
-                                  {Py_tp_getset, getters},
-                                  {Py_tp_members, members},
-                                  {0, NULL}};
+    static PyType_Slot slots[] = {
+        {Py_tp_dealloc, endpoint_dealloc}, {Py_tp_traverse, endpoint_traverse},
+        {Py_tp_clear, endpoint_clear},     {Py_tp_new, PyType_GenericNew},
+        {Py_tp_methods, methods},          {Py_tp_getset, getters},
+        {Py_tp_members, members},          {0, NULL}};
     static PyType_Spec spec = {"hawser._core.Endpoint", sizeof(struct endpoint), 0,
                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
                                slots};

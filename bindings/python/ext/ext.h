@@ -34,10 +34,10 @@ struct notice {
 struct binding {
     struct binding *next;
     PyObject *loop;
-    PyObject *ready;     /* loop._ready: the callbacks that are due; null where the loop hides it */
-    PyObject *on_fd;     /* the reader, and what looks before the loop sleeps */
+    PyObject *ready; /* loop._ready: the callbacks that are due; null where the loop hides it */
+    PyObject *on_fd; /* the reader, and what looks before the loop sleeps */
     unsigned long thread;
-    bool due;            /* on_fd is scheduled */
+    bool due; /* on_fd is scheduled */
 };
 
 /** The C side of a worker. It lives until the worker and its operations have ended. */
@@ -64,15 +64,14 @@ struct core {
 enum result {
     RESULT_NONE,
     RESULT_LENGTH,
-    RESULT_KEEP,   /* the object kept with it */
-    RESULT_CALL,   /* `keep` is called with the operation */
-    RESULT_ID      /* source of the event */
+    RESULT_KEEP, /* the object kept with it */
+    RESULT_CALL, /* `keep` is called with the operation */
+    RESULT_ID    /* source of the event */
 };
 
 /** An operation: awaitable, future and coroutine at once. It is its own keeper while it goes on. */
 struct op {
-    PyObject_HEAD
-    struct record record;
+    PyObject_HEAD struct record record;
     struct core *core;
     hws_id id;
     _Atomic uint32_t ended; /* ORDER: released after the fields of the event are written */
@@ -96,7 +95,7 @@ struct op {
 struct memory {
     void *data;
     uint64_t length;
-    uint32_t kind;   /* HWS_MEMORY_* */
+    uint32_t kind; /* HWS_MEMORY_* */
     bool has_view;
     Py_buffer view;
     PyObject *owner; /* what keeps memory alive that has no view */
@@ -181,11 +180,11 @@ static inline void replace(PyObject **slot, PyObject *o)
 }
 
 /** Run without the GIL. */
-#define UNLOCKED(statement)                        \
-    do {                                           \
+#define UNLOCKED(statement)                          \
+    do {                                             \
         PyThreadState *state_ = PyEval_SaveThread(); \
-        statement;                                 \
-        PyEval_RestoreThread(state_);              \
+        statement;                                   \
+        PyEval_RestoreThread(state_);                \
     } while (0)
 
 #endif

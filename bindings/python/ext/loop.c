@@ -11,8 +11,7 @@ PyTypeObject *binding_type;
 
 /** The callable that the loop calls when a descriptor is readable or the loop is about to sleep. */
 struct reader {
-    PyObject_HEAD
-    struct core *core;
+    PyObject_HEAD struct core *core;
     struct binding *binding; /* null once unbound */
 };
 
@@ -150,7 +149,8 @@ static struct binding *bind_loop(struct core *c, PyObject *loop)
         Py_CLEAR(b->ready);
     }
     for (int i = 0; i < 2; i++) {
-        if (fds[i] >= 0 && call_void(b, "add_reader", Py_BuildValue("(iO)", fds[i], b->on_fd)) < 0) {
+        if (fds[i] >= 0 &&
+            call_void(b, "add_reader", Py_BuildValue("(iO)", fds[i], b->on_fd)) < 0) {
             close_binding(b);
             return NULL;
         }
@@ -170,7 +170,8 @@ struct binding *binding_running(struct core *c)
     }
     if (loop == Py_None) {
         Py_DECREF(loop);
-        PyErr_SetString(PyExc_RuntimeError, "no running event loop: await inside one, or call wait()");
+        PyErr_SetString(PyExc_RuntimeError,
+                        "no running event loop: await inside one, or call wait()");
         return NULL;
     }
     for (b = c->bindings; b != NULL && b->loop != loop; b = b->next) {}

@@ -155,9 +155,8 @@ static void schedule(struct op *op, PyObject *callback, PyObject *context, struc
         unraisable(callback);
         return;
     }
-    name = PyUnicode_InternFromString(op->thread == PyThread_get_thread_ident()
-                                          ? "call_soon"
-                                          : "call_soon_threadsafe");
+    name = PyUnicode_InternFromString(
+        op->thread == PyThread_get_thread_ident() ? "call_soon" : "call_soon_threadsafe");
     method = name == NULL ? NULL : PyObject_GetAttr(op->loop, name);
     args = Py_BuildValue("(OO)", callback, (PyObject *)op);
     kwargs = Py_BuildValue("{sO}", "context", context);
@@ -347,8 +346,8 @@ static int spin(struct op *op)
     }
     if (spin_now >= 2000) {
         UNLOCKED(spin_unlocked(op, spin_now));
-        c->spin_now = over(op) ? (spin_now * 2 < c->spin_ns ? spin_now * 2 : c->spin_ns)
-                               : spin_now / 2;
+        c->spin_now =
+            over(op) ? (spin_now * 2 < c->spin_ns ? spin_now * 2 : c->spin_ns) : spin_now / 2;
         c->spun++;
     }
     return 0;
@@ -604,8 +603,8 @@ static PyObject *op_remove_done_callback(PyObject *self, PyObject *fn)
     long removed = 0;
 
     for (Py_ssize_t i = op->more == NULL ? 0 : PyList_Size(op->more); i-- > 0;) {
-        int same = PyObject_RichCompareBool(PyTuple_GetItem(PyList_GetItem(op->more, i), 0), fn,
-                                            Py_EQ);
+        int same =
+            PyObject_RichCompareBool(PyTuple_GetItem(PyList_GetItem(op->more, i), 0), fn, Py_EQ);
 
         if (same < 0 || (same > 0 && PySequence_DelItem(op->more, i) < 0)) {
             return NULL;
@@ -619,9 +618,8 @@ static PyObject *op_remove_done_callback(PyObject *self, PyObject *fn)
             return NULL;
         }
         if (same > 0) {
-            PyObject *first = op->more != NULL && PyList_Size(op->more) > 0
-                                  ? PyList_GetItem(op->more, 0)
-                                  : NULL;
+            PyObject *first =
+                op->more != NULL && PyList_Size(op->more) > 0 ? PyList_GetItem(op->more, 0) : NULL;
 
             removed++;
             Py_CLEAR(op->callback);
@@ -720,11 +718,11 @@ static int set_blocking(PyObject *self, PyObject *v, void *unused)
     return 0;
 }
 
-#define NUMBER(name, expression)                                       \
-    static PyObject *get_##name(PyObject *self, void *unused)          \
-    {                                                                  \
-        const struct op *op = (const struct op *)(const void *)self;   \
-        (void)unused;                                                  \
+#define NUMBER(name, expression)                                              \
+    static PyObject *get_##name(PyObject *self, void *unused)                 \
+    {                                                                         \
+        const struct op *op = (const struct op *)(const void *)self;          \
+        (void)unused;                                                         \
         return PyLong_FromUnsignedLongLong((unsigned long long)(expression)); \
     }
 NUMBER(length, op->length)
@@ -742,11 +740,11 @@ static PyObject *op_repr(PyObject *self)
 {
     struct op *op = (struct op *)(void *)self;
 
-    return PyUnicode_FromFormat("<hawser.Operation %s>",
-                                op->cancelled   ? "cancelled"
-                                : !over(op)     ? "pending"
-                                : op->status < 0 ? hws_error_name(op->status)
-                                                : "done");
+    return PyUnicode_FromFormat("<hawser.Operation %s>", op->cancelled ? "cancelled"
+                                                         : !over(op)   ? "pending"
+                                                         : op->status < 0
+                                                             ? hws_error_name(op->status)
+                                                             : "done");
 }
 
 /* ---- Operations that are not the library's ---- */

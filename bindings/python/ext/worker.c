@@ -6,8 +6,7 @@
 PyTypeObject *worker_type;
 
 struct worker {
-    PyObject_HEAD
-    struct core *core; /* null until opened */
+    PyObject_HEAD struct core *core; /* null until opened */
     PyObject *weak;
 };
 
@@ -242,14 +241,11 @@ int worker_import(PyObject *module)
     static PyMemberDef members[] = {
         {"__weaklistoffset__", T_PYSSIZET, offsetof(struct worker, weak), READONLY, NULL},
         {NULL, 0, 0, 0, NULL}};
-    static PyType_Slot slots[] = {{Py_tp_dealloc, worker_dealloc},
-                                  {Py_tp_traverse, worker_traverse},
-                                  {Py_tp_clear, worker_clear},
-                                  {Py_tp_new, PyType_GenericNew},
-                                  {Py_tp_methods, methods},
-                                  {Py_tp_getset, getters},
-                                  {Py_tp_members, members},
-                                  {0, NULL}};
+    static PyType_Slot slots[] = {
+        {Py_tp_dealloc, worker_dealloc}, {Py_tp_traverse, worker_traverse},
+        {Py_tp_clear, worker_clear},     {Py_tp_new, PyType_GenericNew},
+        {Py_tp_methods, methods},        {Py_tp_getset, getters},
+        {Py_tp_members, members},        {0, NULL}};
     static PyType_Spec spec = {"hawser._core.Worker", sizeof(struct worker), 0,
                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
                                slots};

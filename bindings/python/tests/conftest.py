@@ -32,7 +32,7 @@ def context(request):
 
 @pytest.fixture
 async def worker(context):
-    async with hawser.Worker(context) as worker:
+    async with hawser.Worker(context, am_ids=range(8)) as worker:
         yield worker
 
 

@@ -34,7 +34,7 @@ async def test_ways_to_wait(pair):
         return await asyncio.shield(op)
 
     async def waited(op):
-        done, _ = await asyncio.wait([op])
+        done, _ = await asyncio.wait([asyncio.create_task(op)])
         return done.pop().result()
 
     for way in (plain, gathered, limited, shielded, waited):

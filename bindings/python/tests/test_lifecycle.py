@@ -86,6 +86,7 @@ with warnings.catch_warnings(record=True) as caught:
     gc.collect()
     assert time.monotonic() - start < 1
 print([str(w.message).split()[1] for w in caught])
+caught.clear()  # a warning holds what it is about
 for _ in range(500):
     time.sleep(0.01)
     if receive.done():
@@ -158,7 +159,7 @@ def test_loop_per_thread(context):
             while not done.is_set():
                 try:
                     endpoint = await asyncio.wait_for(listener.accept(), 0.05)
-                except asyncio.TimeoutError:
+                except TimeoutError:
                     continue
                 tasks.append(asyncio.create_task(one(endpoint)))
             await asyncio.gather(*tasks)
@@ -183,9 +184,7 @@ def test_loop_per_thread(context):
     server.start()
     while not ports:
         time.sleep(0.01)
-    clients = [
-        threading.Thread(target=run, args=(client(i), (asyncio.run, uvloop.run)[i % 2])) for i in range(4)
-    ]
+    clients = [threading.Thread(target=run, args=(client(i), (asyncio.run, uvloop.run)[i % 2])) for i in range(4)]
     for thread in clients:
         thread.start()
     for thread in clients:
@@ -266,7 +265,7 @@ BLOCKED = {
     "await": "asyncio.run(waiting())",
     "uvloop": "import uvloop; uvloop.run(waiting())",
     "wait": "worker.recv(bytearray(1), 1).wait()",
-    "accept": "hawser.sync.listen(worker=worker).accept()",
+    "accept": "listener = hawser.sync.listen(worker=worker); listener.accept()",
 }
 
 
@@ -316,7 +315,7 @@ async def test_connections_leak_nothing(context):
     async def round():
         async with hawser.Worker(context) as worker:
             await some(worker)
-        assert not worker._objects or gc.collect() and not worker._objects
+        assert not worker._objects or (gc.collect() and not worker._objects)
 
     await round()
     gc.collect()

@@ -44,7 +44,6 @@ async def test_active_message(pair, size):
 
 async def test_active_messages_wait(pair):
     client, server = pair
-    server._am_queue(6)
     for i in range(10):
         await client.send_am(bytes([i]), 6)
     assert [bytes((await server.recv_am(6))[1])[0] for _ in range(10)] == list(range(10))

@@ -28,7 +28,7 @@ def run_threads(*functions):
 @pytest.mark.parametrize("shared", [True, False])
 def test_every_call(context, shared):
     """Both threads on one worker, or on one each."""
-    first = hawser.Worker(context)
+    first = hawser.Worker(context, am_ids=[4])
     second = first if shared else hawser.Worker(context)
     with first, second, hawser.sync.listen(host="127.0.0.1", worker=first) as listener:
 

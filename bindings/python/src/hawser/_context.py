@@ -54,7 +54,12 @@ class Context:
         for key, value in (config or {}).items():
             pairs += [key.removeprefix("UCX_"), str(value)]
         self.id = _core.context_open(bits, flags, name, ucx, tuple(pairs), psk, isolated_max)
+        self._features = bits or c.Feature.TAG | c.Feature.STREAM | c.Feature.AM
         self._closed = False
+
+    def has(self, feature: str) -> bool:
+        """Whether it was opened with a feature."""
+        return bool(self._features & _FEATURES[feature])
 
     def close(self, timeout: float = 5.0) -> None:
         """Close it, with the workers that are left, and wait for that at most `timeout` seconds."""

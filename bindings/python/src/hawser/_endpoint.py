@@ -33,9 +33,7 @@ class Endpoint(_core.Endpoint):
 
     # ---- Tagged messages ----
 
-    def recv(
-        self, buffer: Any = None, tag: int = 0, mask: int = c.FOREVER, timeout: float | None = None
-    ) -> Any:
+    def recv(self, buffer: Any = None, tag: int = 0, mask: int = c.FOREVER, timeout: float | None = None) -> Any:
         """Receive a tagged message.
 
         With a writable buffer: into it; gives the length in bytes. A longer message raises
@@ -71,17 +69,21 @@ class Endpoint(_core.Endpoint):
 
     def recv_am(self, id: int = 0, timeout: float | None = None) -> Any:
         """The next active message of this peer with this id: (header, data)."""
-        operation = self._am_queue(id).get()
+        operation = self._next_am(id)
         return operation if timeout is None else asyncio.wait_for(operation, timeout)
+
+    def _next_am(self, id: int) -> _core.Operation:
+        if id not in self.worker._handlers:
+            self.worker.keep_am(id)
+        waiters = self._am_queue(id)
+        if self._error is not None and not waiters.things:
+            raise _errors.from_code(*self._error)
+        return waiters.get()
 
     def _am_queue(self, id: int) -> Waiters:
         waiters = self._ams.get(id)
         if waiters is None:
             waiters = self._ams[id] = Waiters(self.worker)
-            if id not in self.worker._handlers:
-                self.worker.am_handler(id, _am_to_endpoint(id))
-        if self._error is not None and not waiters.things:
-            raise _errors.from_code(*self._error)
         return waiters
 
     # ---- Others ----
@@ -165,17 +167,6 @@ class Endpoint(_core.Endpoint):
 
     def __repr__(self) -> str:
         return f"<hawser.Endpoint {self.id:#x} {self._state}>"
-
-
-def _am_to_endpoint(id: int) -> Callable[[Any, bytes, Any], None]:
-    def arrived(endpoint: Any, header: bytes, data: Any) -> None:
-        if endpoint is not None:
-            waiters = endpoint._ams.get(id)
-            if waiters is None:
-                waiters = endpoint._ams[id] = Waiters(endpoint.worker)
-            waiters.put((header, data))
-
-    return arrived
 
 
 class Connecting:

@@ -115,5 +115,6 @@ def resolve(owner: Any, writable: bool) -> tuple[int, int, int, Any]:
     if hasattr(owner, "__dlpack__"):
         return _from_dlpack(owner, writable)
     raise TypeError(
-        f"a bytes-like object, or one with __cuda_array_interface__ or __dlpack__, is needed, not {type(owner).__name__}"
+        "a bytes-like object, or one with __cuda_array_interface__ or __dlpack__, "
+        f"is needed, not {type(owner).__name__}"
     )

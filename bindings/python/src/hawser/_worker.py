@@ -8,7 +8,7 @@ import contextlib
 import logging
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import _constants as c
@@ -32,6 +32,8 @@ class Worker(_core.Worker):
     descriptor; "thread": a thread of the library, which sleeps when idle; "thread-polling": one
     that never sleeps; "manual": nothing.
     spin: how long, in seconds, an await makes progress itself before the loop goes on.
+    am_ids: active messages with these ids are kept for Endpoint.recv_am() from the beginning, with
+    others from the first recv_am() or am_handler() on; before that they are dropped.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class Worker(_core.Worker):
         name: str | None = None,
         spin: float = 50e-6,
         spares: int = 0,
+        am_ids: Iterable[int] = (0,),
     ) -> None:
         self._state = "new"
         self.context = context
@@ -50,6 +53,9 @@ class Worker(_core.Worker):
         self._closing: Any = None
         self._open(context.id, _MODES[progress], name, 0, int(spin * 1e9), spares)
         self._state = "open"
+        if context.has("am"):
+            for id in am_ids:
+                self.keep_am(id)
 
     @property
     def closed(self) -> bool:
@@ -119,15 +125,22 @@ class Worker(_core.Worker):
         if handler is not None:
             handler(self._objects.get(endpoint), header, data)
 
+    def keep_am(self, id: int) -> None:
+        """Keep active messages with this id for Endpoint.recv_am()."""
+
+        def keep(endpoint: Any, header: bytes, data: Any) -> None:
+            if endpoint is not None:
+                endpoint._am_queue(id).put((header, data))
+
+        self.am_handler(id, keep)
+
     def am_header_max(self) -> int:
         """The largest header of an active message, in bytes."""
         return _core.am_header_max(self.id)
 
     # ---- Tagged messages of any endpoint ----
 
-    def recv(
-        self, buffer: Any, tag: int = 0, mask: int = c.FOREVER, timeout: float | None = None
-    ) -> _core.Operation:
+    def recv(self, buffer: Any, tag: int = 0, mask: int = c.FOREVER, timeout: float | None = None) -> _core.Operation:
         """Receive a tagged message from any endpoint into a writable buffer; gives its length in bytes."""
         return _core.tag_recv(self, buffer, tag, mask, timeout)
 

@@ -57,9 +57,7 @@ class Endpoint:
         """Send a tagged message."""
         self.async_endpoint.send(buffer, tag, timeout, sync).wait()
 
-    def recv(
-        self, buffer: Any = None, tag: int = 0, mask: int = c.FOREVER, timeout: float | None = None
-    ) -> Any:
+    def recv(self, buffer: Any = None, tag: int = 0, mask: int = c.FOREVER, timeout: float | None = None) -> Any:
         """Receive a tagged message: into a buffer (gives its length), or as a bytearray of the right size."""
         if buffer is not None:
             return self.async_endpoint._recv(buffer, tag, mask, timeout).wait()
@@ -102,7 +100,7 @@ class Endpoint:
 
     def recv_am(self, id: int = 0, timeout: float | None = None) -> tuple[bytes, Any]:
         """The next active message of this peer with this id: (header, data)."""
-        arrived: tuple[bytes, Any] = self.async_endpoint._am_queue(id).get().wait(timeout)
+        arrived: tuple[bytes, Any] = self.async_endpoint._next_am(id).wait(timeout)
         return arrived
 
     def flush(self, timeout: float | None = None) -> None:
