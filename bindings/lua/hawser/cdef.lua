@@ -375,6 +375,7 @@ M.constants = {
     OP_EAGER = 16,
     OP_RNDV = 32,
     OP_DETACHED = 64,
+    OP_TAKE = 128,
     WAIT_ANY = 0,
     WAIT_ALL = 1,
     AM_ID_MAX = 1023,

@@ -175,6 +175,8 @@ pub const HWS_OP_EAGER: u32 = 16;
 pub const HWS_OP_RNDV: u32 = 32;
 /// no callback, no queue, nobody waits: the result is dropped
 pub const HWS_OP_DETACHED: u32 = 64;
+/// tag receive: take the message instead of its data, see there
+pub const HWS_OP_TAKE: u32 = 128;
 pub const HWS_WAIT_ANY: u32 = 0;
 pub const HWS_WAIT_ALL: u32 = 1;
 /// Ids are 0 to HWS_AM_ID_MAX; on a raw endpoint the number is UCX's own.
@@ -1170,6 +1172,8 @@ unsafe extern "C" {
     pub fn hws_tag_send_sync(endpoint: hws_id, buffer: *const c_void, length: u64, tag: u64, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
 
     /// Receive a tagged message from one endpoint, or from any endpoint of a worker.
+    ///
+    /// With HWS_OP_TAKE no buffer is needed: the receive ends when a message has come, its event's `source` is the message's id for hws_message_recv() or hws_close(), `length` its bytes.
     ///
     /// Threads: any. Blocks: no. Owns: the buffer is the library's until the final event. Returns: 0, HWS_DONE, HWS_E_PEER_CLOSED when the peer left and nothing is waiting, ....
     pub fn hws_tag_recv(source: hws_id, buffer: *mut c_void, length: u64, tag: u64, mask: u64, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
