@@ -358,8 +358,8 @@ static int32_t quiesce(struct hws__worker *w)
 /* Have the descriptor of an armed worker become readable when the next deadline is due; at 0 not. */
 static void set_timer(struct hws__worker *w, uint64_t deadline)
 {
-    struct itimerspec t = {.it_value = {(time_t)(deadline / 1000000000u),
-                                        (long)(deadline % 1000000000u)}};
+    struct itimerspec t = {
+        .it_value = {(time_t)(deadline / 1000000000u), (long)(deadline % 1000000000u)}};
 
     if (deadline != w->timer_at && timerfd_settime(w->timerfd, TFD_TIMER_ABSTIME, &t, NULL) == 0) {
         w->timer_at = deadline;
