@@ -63,8 +63,8 @@ def _length(i: int, names: list[str], types: list[Type], doc: str) -> tuple[str 
     """The count of a pointer: named in its comment, or the number that follows it."""
     if types[i].pointers != 1:
         return None, None
-    m = re.search(r"(?:array of|room for) `(\w+)`", doc)
-    candidates = [m.group(1)] if m else []
+    m = re.search(r"(?:array of|room for) `(\w+)`|`(\w+)` bytes", doc)
+    candidates = [m.group(1) or m.group(2)] if m else []
     if i + 1 < len(names) and types[i + 1].pointers == 0:
         candidates.append(names[i + 1])
     for name in candidates:

@@ -15,6 +15,9 @@ from . import (
     python_errors,
     reference,
     rust_extern,
+    swig_fields,
+    swig_lua,
+    swig_python,
     symbol_map,
 )
 
@@ -26,5 +29,8 @@ BUILTIN: dict[str, ModuleType] = {
     "python-errors": python_errors,
     "reference": reference,
     "rust-extern": rust_extern,
+    "swig-fields": swig_fields,
+    "swig-lua": swig_lua,
+    "swig-python": swig_python,
     "symbol-map": symbol_map,
 }

@@ -1,0 +1,58 @@
+/* How the fields of a structure look to a SWIG module; the tables are generated (swig_fields.h). */
+#ifndef HAWSER_SWIG_FIELDS_H
+#define HAWSER_SWIG_FIELDS_H
+
+#include <hawser.h>
+#include <stddef.h>
+
+enum field_kind {
+    FIELD_U16,
+    FIELD_U32,
+    FIELD_I32,
+    FIELD_U64,
+    FIELD_TEXT,    /* const char *, nullable */
+    FIELD_CHARS,   /* char [extra] */
+    FIELD_STRINGS, /* key, value, ..., null */
+    FIELD_BYTES,   /* memory; extra: offset of its uint64_t length */
+    FIELD_WORDS,   /* uint64_t array; extra: offset of its uint32_t count */
+    FIELD_RECORD,  /* a structure inside */
+    FIELD_RECORDS, /* structures elsewhere; extra: offset of their uint64_t count */
+    FIELD_ADDRESS, /* a pointer as a number */
+    FIELD_SEGMENT, /* hws_segment.base */
+    FIELD_DETAIL,  /* hws_event.detail */
+    FIELD_RESULT,  /* hws_op_opts.result: the module's own */
+};
+
+struct fields;
+
+struct field {
+    const char *name; /* null after the last */
+    enum field_kind kind;
+    size_t offset;
+    size_t extra;
+    const struct fields *sub;
+};
+
+struct fields {
+    const char *name;
+    size_t size;
+    int sized; /* starts with struct_size */
+    const struct field *all;
+};
+
+/* What the detail of an event points to. */
+struct detail {
+    uint32_t kind;
+    const struct fields *fields;
+};
+
+/* The memory of a segment, if it is here and this processor can read it. */
+static const void *readable_segment(const hws_segment *s)
+{
+    return s->memory_kind == HWS_MEMORY_HOST ? s->base : NULL;
+}
+
+/* Where an operation that completes at once leaves its event: read by the same thread, right after the call. */
+static _Thread_local hws_event inline_event;
+
+#endif

@@ -1,0 +1,154 @@
+-- The SWIG module for Lua: exact integers, nil and a text and a code on error, buffers that stay. Started by test_swig_lua.sh.
+package.cpath = os.getenv("HAWSER_BUILD_DIR") .. "/swig/lua/?.so"
+local hawser = require "hawser.swig"
+local SECOND = 1000000000
+
+local context = assert(hawser.context_open())
+local queue = assert(hawser.queue_open())
+local sink = {queue = queue}
+local worker = assert(hawser.worker_open(context, {sink = sink}))
+local listener = assert(hawser.listen(worker, "127.0.0.1", 0, {sink = sink, endpoint_sink = sink}))
+local _, client = assert(hawser.connect(worker, "127.0.0.1", hawser.listener_query(listener).port, nil, sink))
+
+local events = {}
+local function take(wanted)
+    for _ = 1, 600 do
+        for i, event in ipairs(events) do
+            if wanted(event) then return table.remove(events, i) end
+        end
+        local n, more = assert(hawser.queue_pop(queue, 64, SECOND // 10))
+        assert(n == #more)
+        table.move(more, 1, n, #events + 1, events)
+    end
+    error "the event did not come"
+end
+local function of(op) return function(event) return event.op == op end end
+local function kind(k) return function(event) return event.kind == k end end
+
+local server = take(kind(hawser.EVENT_ACCEPTED)).source
+take(kind(hawser.EVENT_CONNECT))
+
+local function equal(a, b)
+    if a ~= b then error(("%s is not %s"):format(a, b), 2) end
+end
+local function refused(text, f, ...)
+    local ok, message = pcall(f, ...)
+    if ok or not tostring(message):find(text, 1, true) then error(("wanted %q, got %s"):format(text, message), 2) end
+end
+
+local tests = {}
+
+function tests.integers_are_exact()
+    local tag = math.mininteger + (1 << 53) + 1
+    local buffer = hawser.buffer(8)
+    local status, op = assert(hawser.tag_recv(server, buffer, tag, -1, {queue = queue, user = -1}))
+    equal(status, 0)
+    equal(math.type(op), "integer")
+    assert(hawser.tag_send(client, "12345", tag, sink))
+    local event = take(of(op))
+    equal(event.tag, tag)
+    equal(event.user, -1)
+    equal(event.length, 5)
+    equal(event.source, server)
+    equal(buffer:sub(1, 5), "12345")
+    equal(#buffer, 8)
+    assert(hawser.user_set(server, -1))
+    equal(hawser.user_get(server), -1)
+    equal(hawser.FOREVER, -1)
+    equal(hawser.E_STALE, -3)
+end
+
+function tests.errors()
+    local nothing, text, code = hawser.worker_progress(client)
+    equal(nothing, nil)
+    equal(code, hawser.E_KIND)
+    assert(text:find "^KIND: .*worker")
+    equal(select(3, hawser.kind(12345)), hawser.E_BAD_ID)
+    equal(hawser.last_error().code, hawser.E_BAD_ID)
+    equal(hawser.error_name(-3), "STALE")
+end
+
+function tests.wrong_arguments()
+    refused("string or buffer", hawser.tag_send, client, {}, 1)
+    refused("buffer", hawser.tag_recv, client, "constant", 1, -1)
+    refused("0 to 65535", hawser.listen, worker, "127.0.0.1", 65536)
+    refused("0 to 4294967295", hawser.worker_open, context, {mode = 1 << 32})
+    refused("no field callback", hawser.worker_open, context, {sink = {callback = print}})
+    refused("no field nonsense", hawser.worker_open, context, {nonsense = 1})
+    refused("is a table", hawser.worker_open, context, 5)
+    refused("integer", hawser.kind, 1.5)
+    refused("integer", hawser.kind, "1")
+    refused("OP_DETACHED", hawser.tag_send, client, "", 1, {flags = hawser.OP_DETACHED})
+    refused("OP_IOV", hawser.tag_send, client, "", 1, {flags = hawser.OP_IOV})
+    equal(hawser.stats_get(context).ops_pending, 0)
+end
+
+function tests.a_buffer_stays_until_the_final_event()
+    local freed = setmetatable({}, {__mode = "k"})
+    local buffer = hawser.buffer(1000)
+    freed[buffer] = true
+    local _, op = assert(hawser.tag_recv(server, buffer, 5, -1, sink))
+    buffer = nil
+    collectgarbage() collectgarbage()
+    assert(next(freed), "the buffer of a pending receive was collected")
+    assert(hawser.tag_send(client, ("x"):rep(1000), 5, sink))
+    equal(take(of(op)).length, 1000)
+    collectgarbage() collectgarbage()
+    assert(not next(freed), "the buffer outlived its operation")
+end
+
+function tests.inline_completion_gives_the_event()
+    local status, event = assert(hawser.tag_send(client, "x", 1, {queue = queue, flags = hawser.OP_INLINE}))
+    equal(status, hawser.DONE)
+    equal(event.kind, hawser.EVENT_TAG_SEND)
+end
+
+function tests.wait_many_tells_what_ended()
+    local _, op = assert(hawser.tag_recv(server, hawser.buffer(4), 77, -1))
+    local status, left = hawser.wait_many({op}, hawser.WAIT_ALL, 1000000)
+    equal(status, hawser.E_TIMED_OUT)
+    equal(left[1], op)
+    assert(hawser.cancel(op))
+    local ended, ids, records = hawser.wait_many({op}, hawser.WAIT_ALL, 10 * SECOND)
+    equal(ended, 1)
+    equal(ids[1], 0)
+    equal(records[1].status, hawser.E_CANCELED)
+    equal(records[1].detail, "cancelled")
+end
+
+function tests.active_message()
+    assert(hawser.am_handler(worker, 3, {sink = sink}))
+    assert(hawser.am_send(client, 3, "head", ("data"):rep(1000), sink))
+    local detail = take(kind(hawser.EVENT_AM)).detail
+    equal(detail.header, "head")
+    equal(detail.data, ("data"):rep(1000))
+    equal(hawser.buffer_data(detail.buffer), ("data"):rep(1000))
+    equal(hawser.close(detail.buffer), true)
+    equal(select(3, hawser.buffer_data(detail.buffer)), hawser.E_STALE)
+end
+
+function tests.multi_buffer_message()
+    assert(hawser.multi_recv(server, 9, -1, nil, sink))
+    assert(hawser.multi_send(client, 9, {"abc", ("q"):rep(100000)}, nil, sink))
+    local detail = take(kind(hawser.EVENT_MULTI_RECV)).detail
+    equal(detail.segments[1].base, "abc")
+    equal(detail.segments[2].base, ("q"):rep(100000))
+    hawser.close(detail.buffer)
+end
+
+function tests.options()
+    local other = assert(hawser.context_open{name = "other", config = {"RNDV_THRESH", "1234"}})
+    assert(hawser.worker_open(other, {mode = hawser.PROGRESS_THREAD, cpu_mask = {1, -1}}))
+    equal(hawser.close_wait(other, 10 * SECOND), true)
+    assert(hawser.describe(client):find "UCP endpoint")
+end
+
+local failed = 0
+for name, test in pairs(tests) do
+    local ok, message = xpcall(test, debug.traceback)
+    print((ok and "ok: " or "FAIL: ") .. name .. (ok and "" or ": " .. message))
+    failed = failed + (ok and 0 or 1)
+end
+assert(hawser.close_wait(context, 10 * SECOND))
+hawser.close(queue)
+os.exit(failed == 0 and 0 or 1, true)
