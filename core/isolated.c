@@ -8,6 +8,10 @@
 #include "progress.h"
 #include <stdlib.h>
 
+/* A spare is made some time after the last one was taken: to make one takes a core for milliseconds,
+ * and the connection that took it is being set up now. */
+#define SPARE_DELAY_NS 20000000u
+
 struct create_job {
     struct hws__job job;
     struct hws__worker *worker;
@@ -102,8 +106,8 @@ static void run_create(struct hws__job *job)
     }
 }
 
-/* Have one made. The reservation of an isolated one is the caller's. */
-static bool order(struct hws__worker *w, int role)
+/* Have one made, not before `delay_ns` from now. The reservation of an isolated one is the caller's. */
+static bool order(struct hws__worker *w, int role, uint64_t delay_ns)
 {
     struct create_job *j = malloc(sizeof *j);
 
@@ -112,7 +116,7 @@ static bool order(struct hws__worker *w, int role)
     }
     *j = (struct create_job){.job.run = run_create, .worker = w, .role = role};
     atomic_fetch_add(&w->jobs, 1);
-    if (!hws__background_add(&w->context->background, &j->job)) {
+    if (!hws__background_later(&w->context->background, &j->job, delay_ns)) {
         atomic_fetch_sub(&w->jobs, 1);
         free(j);
         return false;
@@ -120,12 +124,12 @@ static bool order(struct hws__worker *w, int role)
     return true;
 }
 
-static bool order_isolated(struct hws__worker *w)
+static bool order_isolated(struct hws__worker *w, uint64_t delay_ns)
 {
     if (!hws__isolated_reserve(w->context)) {
         return false;
     }
-    if (!order(w, HWS__ISOLATED)) {
+    if (!order(w, HWS__ISOLATED, delay_ns)) {
         hws__isolated_unreserve(w->context);
         return false;
     }
@@ -143,7 +147,7 @@ void hws__spares_fill(struct hws__worker *w)
     for (struct hws__list *n = w->waiting.next; n != &w->waiting; n = n->next) {
         have -= have > 0 && !hws__container(n, struct hws__endpoint, wait_link)->tcp;
     }
-    while (!w->closing && have < w->spares_wanted && order_isolated(w)) {
+    while (!w->closing && have < w->spares_wanted && order_isolated(w, SPARE_DELAY_NS)) {
         have++;
     }
 }
@@ -159,7 +163,7 @@ static void request_isolated(struct hws__worker *w, struct hws__endpoint *ep)
         hws__spares_fill(w);
         return;
     }
-    if (!order_isolated(w)) {
+    if (!order_isolated(w, 0)) {
         hws__endpoint_uworker(ep, NULL);
         return;
     }
@@ -179,7 +183,7 @@ void hws__uworker_request(struct hws__endpoint *ep)
         hws__endpoint_uworker(ep, w->tcp);
         return;
     }
-    if (!w->tcp_coming && !(w->tcp_coming = order(w, HWS__TCP))) {
+    if (!w->tcp_coming && !(w->tcp_coming = order(w, HWS__TCP, 0))) {
         hws__endpoint_uworker(ep, NULL);
         return;
     }
