@@ -30,8 +30,8 @@ void hws__background_init(struct hws__background *b);
 bool hws__background_add(struct hws__background *b, struct hws__job *job);
 /** The same, not before `delay_ns` from now. */
 bool hws__background_later(struct hws__background *b, struct hws__job *job, uint64_t delay_ns);
-/** Have every delayed job run now. */
-void hws__background_hurry(struct hws__background *b);
+/** Have every delayed job run now, or only those that run `run`. */
+void hws__background_hurry(struct hws__background *b, void (*run)(struct hws__job *job));
 /** Run what is left and end the thread. Not on the background thread. */
 void hws__background_stop(struct hws__background *b);
 

@@ -144,7 +144,8 @@ void hws__dial_failed(struct hws__endpoint *ep, int32_t status);
 /** Where the connection goes: needs one UCX worker (isolated.c). */
 void hws__uworker_request(struct hws__endpoint *ep);
 void hws__uworker_unrequest(struct hws__endpoint *ep);
-void hws__spares_fill(struct hws__worker *w);
+/** Order spares up to the number wanted, to be made not before `delay_ns` from now. */
+void hws__spares_fill(struct hws__worker *w, uint64_t delay_ns);
 
 /** Whether posting on it is possible: 0 or the code. */
 static inline int32_t hws__endpoint_check(const struct hws__endpoint *ep)

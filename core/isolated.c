@@ -137,17 +137,25 @@ static bool order_isolated(struct hws__worker *w, uint64_t delay_ns)
     return true;
 }
 
-void hws__spares_fill(struct hws__worker *w)
+/* UCX workers on their way that no endpoint waits for. */
+static uint32_t unclaimed(const struct hws__worker *w)
 {
-    uint32_t have = w->spares_coming;
+    uint32_t n = w->spares_coming;
+
+    for (struct hws__list *l = w->waiting.next; l != &w->waiting; l = l->next) {
+        n -= n > 0 && !hws__container(l, struct hws__endpoint, wait_link)->tcp;
+    }
+    return n;
+}
+
+void hws__spares_fill(struct hws__worker *w, uint64_t delay_ns)
+{
+    uint32_t have = unclaimed(w);
 
     for (struct hws__list *n = w->spares.next; n != &w->spares; n = n->next) {
         have++;
     }
-    for (struct hws__list *n = w->waiting.next; n != &w->waiting; n = n->next) {
-        have -= have > 0 && !hws__container(n, struct hws__endpoint, wait_link)->tcp;
-    }
-    while (!w->closing && have < w->spares_wanted && order_isolated(w, SPARE_DELAY_NS)) {
+    while (!w->closing && have < w->spares_wanted && order_isolated(w, delay_ns)) {
         have++;
     }
 }
@@ -160,15 +168,17 @@ static void request_isolated(struct hws__worker *w, struct hws__endpoint *ep)
         HWS__COUNT(w, isolated, 1);
         HWS__COUNT(w, isolated_total, 1);
         hws__endpoint_uworker(ep, hws__container(n, struct hws__uworker, link));
-        hws__spares_fill(w);
+        hws__spares_fill(w, SPARE_DELAY_NS);
         return;
     }
-    if (!order_isolated(w, 0)) {
+    if (unclaimed(w) != 0) {
+        hws__background_hurry(&w->context->background, run_create);
+    } else if (!order_isolated(w, 0)) {
         hws__endpoint_uworker(ep, NULL);
         return;
     }
     hws__list_append(&w->waiting, &ep->wait_link);
-    hws__spares_fill(w);
+    hws__spares_fill(w, SPARE_DELAY_NS);
 }
 
 void hws__uworker_request(struct hws__endpoint *ep)

@@ -332,7 +332,7 @@ int32_t hws_listen(hws_id worker, const char *host, uint16_t port, const hws_lis
         *out = hws__obj_publish(&hws__objects, &l->obj);
         hws__list_append(&w->listeners, &l->link);
         hws__uworker_heat(w->main);
-        hws__spares_fill(w);
+        hws__spares_fill(w, 0);
         hws__strangers_watch(l);
     }
     hws__disown(w, nested);
