@@ -36,6 +36,11 @@ static void count(struct hws__job *job)
     atomic_fetch_add(&ran, 1);
 }
 
+static void count_too(struct hws__job *job)
+{
+    count(job);
+}
+
 static void until(int n)
 {
     for (uint64_t start = t_now(); atomic_load(&ran) < n; t_sleep(T_MS / 10)) {
@@ -109,9 +114,25 @@ Test(background, hurry_runs_delayed_jobs_now)
     cr_assert(hws__background_later(&b, &jobs[1].job, 7200 * T_SECOND));
     t_sleep(10 * T_MS);
     cr_assert_eq(ran, 0);
-    hws__background_hurry(&b);
+    hws__background_hurry(&b, NULL);
     until(2);
     hws__background_stop(&b);
+}
+
+Test(background, hurry_of_one_function_leaves_the_others)
+{
+    struct counted jobs[] = {{.job.run = count, .number = 1}, {.job.run = count_too, .number = 2}};
+    struct hws__background b;
+
+    hws__background_init(&b);
+    cr_assert(hws__background_later(&b, &jobs[0].job, 3600 * T_SECOND));
+    cr_assert(hws__background_later(&b, &jobs[1].job, 3600 * T_SECOND));
+    hws__background_hurry(&b, count_too);
+    until(1);
+    t_sleep(10 * T_MS);
+    cr_assert(ran == 1 && order[0] == 2);
+    hws__background_stop(&b);
+    cr_assert_eq(ran, 2);
 }
 
 Test(background, stop_runs_what_is_left_delayed_jobs_too)
