@@ -68,7 +68,9 @@ int hws__message_fill(struct hws__message *m, struct hws__uworker *u, void *data
     }
     if (length <= HWS__MESSAGE_INLINE - used) {
         m->data = m->inlined + used;
-        memcpy(m->inlined + used, data, length);
+        if (length != 0) { /* UCX's pointer may be null then */
+            memcpy(m->inlined + used, data, length);
+        }
         return UCS_OK;
     }
     if ((m->memory = malloc(length)) == NULL) {
