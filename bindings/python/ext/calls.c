@@ -105,6 +105,7 @@ static PyObject *context_open(PyObject *self, PyObject *args)
     }
 ID_CALL(close_id, hws_close)
 ID_CALL(abort_id, hws_abort)
+ID_CALL(cancel_id, hws_cancel)
 ID_CALL(kind, hws_kind)
 ID_CALL(accept_peer, hws_accept)
 ID_CALL(reject_peer, hws_reject)
@@ -357,6 +358,7 @@ PyMethodDef functions[] = {{"library", library, METH_VARARGS, NULL},
                            {"close", close_id, METH_O, NULL},
                            {"close_wait", close_wait, METH_VARARGS, NULL},
                            {"abort", abort_id, METH_O, NULL},
+                           {"cancel", cancel_id, METH_O, NULL},
                            {"kind", kind, METH_O, NULL},
                            {"accept", accept_peer, METH_O, NULL},
                            {"reject", reject_peer, METH_O, NULL},
@@ -372,5 +374,6 @@ PyMethodDef functions[] = {{"library", library, METH_VARARGS, NULL},
                            {"memory", py_memory, METH_VARARGS,
                             "memory(object, writable=False)\n--\n\n"
                             "Address, bytes and kind of the memory that an operation would use."},
+                           {"pointer", py_pointer, METH_O, NULL},
                            {"operation", py_operation, METH_O, NULL},
                            {NULL, NULL, 0, NULL}};

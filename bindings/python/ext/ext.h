@@ -121,6 +121,7 @@ int memory_import(void);
 int memory_get(PyObject *object, bool writable, struct memory *m);
 void memory_release(struct memory *m);
 PyObject *py_memory(PyObject *self, PyObject *args);
+PyObject *py_pointer(PyObject *self, PyObject *object);
 
 /* core.c */
 struct core *core_new(hws_id id, uint32_t mode);

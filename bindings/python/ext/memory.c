@@ -112,3 +112,18 @@ PyObject *py_memory(PyObject *self, PyObject *args)
     memory_release(&m);
     return r;
 }
+
+/** pointer(object): the address of a buffer of any shape, also with holes. */
+PyObject *py_pointer(PyObject *self, PyObject *object)
+{
+    Py_buffer view;
+    PyObject *r;
+
+    (void)self;
+    if (PyObject_GetBuffer(object, &view, PyBUF_FULL_RO) < 0) {
+        return NULL;
+    }
+    r = PyLong_FromVoidPtr(view.buf);
+    PyBuffer_Release(&view);
+    return r;
+}

@@ -149,6 +149,12 @@ static void schedule(struct op *op, PyObject *callback, PyObject *context, struc
 {
     PyObject *r, *name, *method, *args, *kwargs;
 
+    if (op->loop == NULL) {
+        r = PyObject_CallFunctionObjArgs(callback, (PyObject *)op, NULL);
+        Py_XDECREF(r);
+        unraisable(callback);
+        return;
+    }
     if (direct != NULL && direct->loop == op->loop) {
         r = PyObject_CallMethod(context, "run", "OO", callback, (PyObject *)op);
         Py_XDECREF(r);
@@ -597,6 +603,25 @@ static PyObject *op_add_done_callback(PyObject *self, PyObject *args, PyObject *
     Py_RETURN_NONE;
 }
 
+/* _on_end(fn): fn(operation) is called where its end is noticed; no loop is needed. */
+static PyObject *op_on_end(PyObject *self, PyObject *fn)
+{
+    struct op *op = (struct op *)(void *)self;
+
+    if (op->loop != NULL || op->callback != NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "the operation is waited for already");
+        return NULL;
+    }
+    if (over(op)) {
+        return PyObject_CallFunctionObjArgs(fn, self, NULL);
+    }
+    Py_INCREF(fn);
+    Py_INCREF(Py_None);
+    op->callback = fn;
+    op->context = Py_None;
+    Py_RETURN_NONE;
+}
+
 static PyObject *op_remove_done_callback(PyObject *self, PyObject *fn)
 {
     struct op *op = (struct op *)(void *)self;
@@ -825,6 +850,7 @@ int op_import(PyObject *module)
         {"remove_done_callback", op_remove_done_callback, METH_O, NULL},
         {"get_loop", op_get_loop, METH_NOARGS, NULL},
         {"_end", op_end, METH_VARARGS, NULL},
+        {"_on_end", op_on_end, METH_O, NULL},
         {NULL, NULL, 0, NULL}};
     static PyGetSetDef members[] = {
         {"_asyncio_future_blocking", get_blocking, set_blocking, NULL, NULL},

@@ -1,0 +1,1 @@
+"""The synchronous core of UCX-Py: ucx_api and arr."""

@@ -1,0 +1,110 @@
+"""The exceptions of UCX-Py, and what errors of the library become."""
+
+import contextlib
+import logging
+from collections.abc import Iterator
+
+
+from hawser._errors import ErrorCode, HawserError
+
+logger = logging.getLogger("ucx")
+
+
+class UCXBaseException(Exception):
+    """Base of everything."""
+
+
+class UCXError(UCXBaseException):
+    """Any failure without a class of its own."""
+
+
+class UCXConfigError(UCXError):
+    """A bad option."""
+
+
+class UCXWarning(UserWarning):
+    """A warning."""
+
+
+class UCXCloseError(UCXBaseException):
+    """The endpoint is closed."""
+
+
+class UCXCanceled(UCXBaseException):
+    """The operation was cancelled, or its endpoint closed."""
+
+
+class UCXConnectionReset(UCXBaseException):
+    """The peer is gone."""
+
+
+class UCXMsgTruncated(UCXBaseException):
+    """The message was shorter than what was asked for."""
+
+
+class UCXNotConnected(UCXBaseException):
+    """The endpoint is not connected."""
+
+
+class UCXUnreachable(UCXBaseException):
+    """Nothing reaches the peer."""
+
+
+_CLASSES: dict[int, tuple[type[UCXBaseException], str]] = {
+    ErrorCode.CANCELED: (UCXCanceled, "Request canceled"),
+    ErrorCode.PEER_CLOSED: (UCXCanceled, "Request canceled"),
+    ErrorCode.STALE: (UCXCanceled, "Request canceled"),
+    ErrorCode.CLOSING: (UCXCanceled, "Request canceled"),
+    ErrorCode.CONNECTION_RESET: (UCXConnectionReset, "Connection reset by remote peer"),
+    ErrorCode.KEEPALIVE: (UCXConnectionReset, "Endpoint timeout"),
+    ErrorCode.NOT_CONNECTED: (UCXNotConnected, "Endpoint is not connected"),
+    ErrorCode.REFUSED: (UCXNotConnected, "Connection refused"),
+    ErrorCode.REJECTED: (UCXError, "Request rejected"),
+    ErrorCode.UNREACHABLE: (UCXUnreachable, "Destination is unreachable"),
+    ErrorCode.TRUNCATED: (UCXError, "Message truncated"),
+    ErrorCode.CONFIG: (UCXConfigError, "Invalid configuration"),
+}
+
+
+def translate(error: HawserError, name: str = "") -> UCXBaseException:
+    """What UCX-Py raises where the library raises `error`; `name` tells what was tried."""
+    kind, text = _CLASSES.get(error.code, (UCXError, error.text))
+    result = kind(f"<{name}>: {text}" if name else text)
+    result.__cause__ = error
+    return result
+
+
+def check_short(name: str, got: int, expected: int) -> None:
+    """In UCX-Py a message that is shorter than the buffer is an error."""
+    if got != expected:
+        raise UCXMsgTruncated(f"<{name}>: length mismatch: {got} (got) != {expected} (expected)")
+
+
+@contextlib.contextmanager
+def log_errors(reraise_exception: bool = False) -> Iterator[None]:
+    """Log what is raised inside, and raise it again only if asked to."""
+    try:
+        yield
+    except BaseException as e:
+        logger.exception(e)
+        if reraise_exception:
+            raise
+
+
+__all__ = [
+    "ErrorCode",
+    "HawserError",
+    "UCXBaseException",
+    "UCXCanceled",
+    "UCXCloseError",
+    "UCXConfigError",
+    "UCXConnectionReset",
+    "UCXError",
+    "UCXMsgTruncated",
+    "UCXNotConnected",
+    "UCXUnreachable",
+    "UCXWarning",
+    "check_short",
+    "log_errors",
+    "translate",
+]

@@ -1,0 +1,763 @@
+"""The synchronous, callback-driven core of UCX-Py over hawser.
+
+Every `*_nb` call takes `cb_func(request, exception, *cb_args, **cb_kwargs)` and returns None if it is
+done already, else a UCXRequest. Callbacks run inside UCXWorker.progress(); what they raise is logged.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import enum
+import itertools
+import logging
+import os
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from hawser import _constants as c
+from hawser import _core
+from hawser._context import Context
+from hawser._endpoint import Endpoint as _Endpoint
+from hawser._endpoint import connect as _connect
+from hawser._worker import Worker as _Worker
+
+from . import config as _config
+from .arr import Array, asarray
+from .exceptions import (
+    ErrorCode,
+    HawserError,
+    UCXCanceled,
+    UCXConnectionReset,
+    UCXError,
+    UCXMsgTruncated,
+    log_errors,
+    translate,
+)
+from .utils import nvtx_annotate
+
+logger = logging.getLogger("ucx")
+
+# Active messages of this module; the others are free for programs that use hawser besides.
+_AM_ID = 0
+_HANDSHAKE_SECONDS = 30.0
+
+
+class Feature(enum.Enum):
+    """What a context can do; the values are UCP's flags."""
+
+    TAG = 1
+    RMA = 2
+    AMO32 = 4
+    AMO64 = 8
+    WAKEUP = 16
+    STREAM = 32
+    AM = 64
+
+
+class AllocatorType(enum.Enum):
+    """Where an allocator's memory is."""
+
+    HOST = 0
+    CUDA = 1
+    UNSUPPORTED = -1
+
+
+_FEATURES = {Feature.TAG: "tag", Feature.STREAM: "stream", Feature.AM: "am", Feature.RMA: "rma"}
+
+
+def get_current_options() -> dict[str, str]:
+    """The options that a context would have now, without the prefix UCX_."""
+    return _config.read()
+
+
+def get_ucx_version() -> tuple[int, int, int]:
+    """The version of the UCX that is loaded."""
+    found = _core.library(None)
+    return found["ucx_major"], found["ucx_minor"], found["ucx_release"]
+
+
+class UCXObject:
+    """Something that is closed once; closing it closes its children first."""
+
+    def __init__(self) -> None:
+        self._closed = False
+        self._children: weakref.WeakSet[UCXObject] = weakref.WeakSet()
+
+    @property
+    def initialized(self) -> bool:
+        return not self._closed
+
+    def add_child(self, child: UCXObject) -> None:
+        """Close `child` before this."""
+        self._children.add(child)
+
+    def close(self) -> None:
+        """Close it; again is allowed."""
+        if self._closed:
+            return
+        for child in list(self._children):
+            child.close()
+        self._closed = True
+        self._finalize()
+
+    def _finalize(self) -> None:
+        """Give back what it holds; called once."""
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            with contextlib.suppress(Exception):
+                self.close()
+
+
+class UCXContext(UCXObject):
+    """One UCX context. config_dict: options without the prefix UCX_."""
+
+    def __init__(
+        self,
+        config_dict: dict[str, str] = {},  # noqa: B006
+        feature_flags: Iterable[Feature] = (
+            Feature.TAG,
+            Feature.WAKEUP,
+            Feature.STREAM,
+            Feature.AM,
+            Feature.RMA,
+        ),
+    ) -> None:
+        self._closed = True
+        self._config = _config.read(config_dict)
+        self._features = frozenset(feature_flags)
+        names = [_FEATURES[f] for f in self._features if f in _FEATURES]
+        try:
+            self._context = Context(names or ["am"], config_dict)
+        except HawserError as e:
+            raise translate(e, "ucp_init") from e
+        super().__init__()
+        self.cuda_support = _has_cuda(self._config["TLS"])
+
+    def get_config(self) -> dict[str, str]:
+        """The options of this context, without the prefix UCX_."""
+        return dict(self._config)
+
+    @property
+    def handle(self) -> int:
+        return self._context.id
+
+    def info(self) -> str:
+        """UCX's description."""
+        return self._context.info()
+
+    def _need(self, feature: Feature) -> None:
+        if feature not in self._features:
+            raise ValueError(f"UCXContext must be created with `Feature.{feature.name}`")
+
+    def _finalize(self) -> None:
+        with contextlib.suppress(HawserError):
+            self._context.close(2.0)
+
+
+def _has_cuda(tls: str) -> bool:
+    """Whether a list of transports lets CUDA in; it does not tell whether UCX was built with it."""
+    if tls.startswith("^"):
+        return not {"cuda", "cuda_copy"} & set(tls[1:].split(","))
+    return bool({"all", "cuda", "cuda_copy", "cuda_ipc"} & set(tls.split(",")))
+
+
+class UCXWorker(UCXObject):
+    """A worker of a context."""
+
+    # Whoever blocks makes progress on all of them: both ends may be in this thread.
+    _all: weakref.WeakSet[UCXWorker] = weakref.WeakSet()
+
+    def __init__(self, context: UCXContext) -> None:
+        self._closed = True
+        self._context = context
+        self._worker = _Worker(context._context, am_ids=())
+        super().__init__()
+        context.add_child(self)
+        self._allocators: dict[AllocatorType, Callable[[int], Any]] = {AllocatorType.HOST: bytearray}
+        self._to_cancel: list[Any] = []
+        self._peers: dict[int, _Endpoint] = {}
+        if Feature.AM in context._features:
+            self._worker.am_handler(_AM_ID, _am_arrived, defer=True)
+        UCXWorker._all.add(self)
+
+    @property
+    def handle(self) -> int:
+        return self._worker.id
+
+    def register_am_allocator(self, allocator: Callable[[int], Any], allocator_type: AllocatorType) -> None:
+        """Have active messages received into what `allocator(length)` gives."""
+        if allocator_type is AllocatorType.UNSUPPORTED:
+            raise UCXError("Allocator type not supported")
+        self._allocators[allocator_type] = allocator
+
+    def init_blocking_progress_mode(self) -> int:
+        """A descriptor that is readable when an armed worker has work; the caller closes it."""
+        return os.dup(self._worker.fd)
+
+    def arm(self) -> bool:
+        """False: there is work, make progress first."""
+        return self._worker._arm()
+
+    @nvtx_annotate("UCXPY_PROGRESS", color="blue", domain="ucxpy")
+    def progress(self) -> None:
+        """Make progress until nothing is left to do. Not inside a callback."""
+        while self._worker.progress():
+            pass
+
+    def request_cancel(self, req: UCXRequest) -> None:
+        """Cancel a request; its callback gets UCXCanceled."""
+        if req._operation is not None:
+            req._operation.cancel_request()
+
+    def fence(self) -> int:
+        """Operations posted later take effect after those posted before."""
+        return 0
+
+    def tag_probe(self, tag: int) -> bool:
+        """Whether a message with exactly this tag has arrived."""
+        self._worker.progress()
+        return self._worker.probe(tag) is not None
+
+    def flush(
+        self,
+        cb_func: Callable[..., None],
+        cb_args: tuple[Any, ...] | None = None,
+        cb_kwargs: dict[str, Any] | None = None,
+    ) -> UCXRequest | None:
+        """Complete everything posted before on all endpoints."""
+        return _flush(self._worker.flush, cb_func, cb_args, cb_kwargs)
+
+    def info(self) -> str:
+        """UCX's description."""
+        return self._worker.info()
+
+    def cancel_inflight_messages(self) -> int:
+        """Cancel what endpoints left behind that failed or were closed; how much that was."""
+        count = 0
+        scheduled, self._to_cancel = self._to_cancel, []
+        for cancel in scheduled:
+            count += cancel()
+        return count
+
+    def _finalize(self) -> None:
+        self.cancel_inflight_messages()
+        for endpoint in self._peers.values():
+            endpoint.abort()
+        self._peers.clear()
+        self._worker.close_wait(5.0)
+
+
+def _progress_all(over: Callable[[], bool], seconds: float) -> bool:
+    """Make progress on every worker of this process until it is over; False if that takes too long."""
+    end = time.monotonic() + seconds
+    while not over():
+        worked = 0
+        for worker in list(UCXWorker._all):
+            if worker.initialized:
+                worked += worker._worker.progress()
+        if worked == 0:
+            if time.monotonic() > end:
+                return False
+            time.sleep(0)
+    return True
+
+
+# ---- Requests ----
+
+
+class UCXRequest:
+    """A communication that goes on."""
+
+    _uids = itertools.count(1)
+
+    def __init__(self, operation: Any = None) -> None:
+        self._operation = operation
+        self._uid = next(self._uids)
+        self.info: dict[str, Any] = {"status": "pending"}
+        self._is_closed = False
+
+    def closed(self) -> bool:
+        return self._is_closed
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._operation = None
+
+    @property
+    def handle(self) -> int:
+        return 0 if self._operation is None else self._operation.id
+
+    def _finish(self) -> None:
+        self.info["status"] = "finished"
+
+    def __hash__(self) -> int:
+        return self._uid
+
+    def __eq__(self, other: object) -> bool:
+        return hash(self) == hash(other)
+
+    def __repr__(self) -> str:
+        if self._is_closed:
+            return "<UCXRequest closed>"
+        return f"<UCXRequest handle={hex(self.handle)} uid={self._uid} info={self.info}>"
+
+
+class _Call:
+    """One request under way: when it ends the callback is called with what UCX-Py would say."""
+
+    __slots__ = ("_args", "_expected", "_func", "_kwargs", "_name", "_operation", "_request", "owner")
+
+    def __init__(
+        self,
+        operation: Any,
+        func: Callable[..., None],
+        args: tuple[Any, ...] | None,
+        kwargs: dict[str, Any] | None,
+        name: str,
+        expected: int = -1,
+        owner: UCXEndpoint | None = None,
+    ) -> None:
+        self._operation = operation
+        self._func = func
+        self._args = args or ()
+        self._kwargs = kwargs or {}
+        self._name = name
+        self._expected = expected
+        self._request: UCXRequest | None = None
+        self.owner = owner
+
+    @property
+    def id(self) -> int:
+        return self._operation.id
+
+    def start(self) -> UCXRequest:
+        self._request = UCXRequest(self)
+        if self.owner is not None:
+            self.owner._inflight.add(self)
+        self._operation._on_end(self._ended)
+        return self._request
+
+    def cancel_request(self) -> int:
+        """Ask for the end; 1 if it has not ended yet."""
+        if self._operation.done():
+            return 0
+        with contextlib.suppress(HawserError):
+            _core.cancel(self._operation.id)
+        return 1
+
+    def exception(self) -> Exception | None:
+        try:
+            length = self._operation.result()
+        except HawserError as e:
+            return translate(e, self._name)
+        return check_length(self._name, length, self._expected)
+
+    def call(self) -> None:
+        request = self._request or UCXRequest()
+        request._finish()
+        with log_errors():
+            self._func(request, self.exception(), *self._args, **self._kwargs)
+
+    def _ended(self, _operation: Any) -> None:
+        if self.owner is not None:
+            self.owner._inflight.discard(self)
+        self.call()
+        if self._request is not None:
+            self._request._operation = None
+
+
+def check_length(name: str, got: int, expected: int) -> UCXMsgTruncated | None:
+    """A message that is shorter than the buffer is an error in UCX-Py."""
+    if expected >= 0 and got != expected:
+        return UCXMsgTruncated(f"{name}: length mismatch: {got} (got) != {expected} (expected)")
+    return None
+
+
+def _flush(
+    post: Callable[[], Any],
+    cb_func: Callable[..., None],
+    cb_args: tuple[Any, ...] | None,
+    cb_kwargs: dict[str, Any] | None,
+) -> UCXRequest:
+    call = _Call(_posted(post, "flush"), cb_func, cb_args, cb_kwargs, "flush")
+    return call.start()
+
+
+def _posted(post: Callable[..., Any], name: str, *args: Any) -> Any:
+    try:
+        return post(*args)
+    except HawserError as e:
+        raise translate(e, name) from e
+
+
+def _view(buffer: Array, nbytes: int, writable: bool) -> Any:
+    """The first bytes of an array, as something to send or receive into."""
+    if not buffer.contiguous:
+        raise ValueError("Array must be C or F contiguous")
+    if writable and buffer.readonly:
+        raise ValueError("writing to readonly buffer!")
+    if buffer.cuda or nbytes == buffer.nbytes:
+        return buffer.source
+    view = memoryview(buffer.source)
+    return (view if view.format == "B" and view.ndim == 1 else view.cast("B"))[:nbytes]
+
+
+# ---- Endpoints ----
+
+
+class UCXEndpoint(UCXObject):
+    """A connection. Made by the class methods."""
+
+    def __init__(self, worker: UCXWorker, endpoint: _Endpoint, endpoint_error_handling: bool) -> None:
+        super().__init__()
+        self.worker = worker
+        self._endpoint = endpoint
+        self._handling = endpoint_error_handling
+        self._inflight: set[_Call] = set()
+        self._am_slots: collections.deque[list[Any]] = collections.deque()
+        self._am_waiting: collections.deque[tuple[Any, ...]] = collections.deque()
+        self._close_callback: Callable[[], None] | None = None
+        endpoint.owner = weakref.ref(self)
+        endpoint.on_disconnect = _disconnected
+        worker.add_child(self)
+        if endpoint._error is not None:
+            _disconnected(endpoint)
+
+    @classmethod
+    def create(
+        cls, worker: UCXWorker, ip_address: str, port: int, endpoint_error_handling: bool
+    ) -> UCXEndpoint:
+        """Connect to a listener."""
+        assert worker.initialized
+        connecting = _connect(ip_address, port, worker=worker._worker, timeout=_HANDSHAKE_SECONDS)
+        _progress_all(connecting.operation.done, _HANDSHAKE_SECONDS + 5)
+        try:
+            connecting.operation.result()
+        except HawserError as e:
+            connecting.endpoint.abort()
+            raise translate(e, "ucp_ep_create") from e
+        return cls(worker, connecting.endpoint, endpoint_error_handling)
+
+    @classmethod
+    def create_from_conn_request(
+        cls, worker: UCXWorker, conn_request: int, endpoint_error_handling: bool
+    ) -> UCXEndpoint:
+        """Take a connection that a listener's callback told of."""
+        assert worker.initialized
+        return cls(worker, worker._peers.pop(conn_request), endpoint_error_handling)
+
+    @property
+    def handle(self) -> int:
+        return self._endpoint.id
+
+    def info(self) -> str:
+        """UCX's description."""
+        return self._endpoint.describe()
+
+    def is_alive(self) -> bool:
+        """Whether the peer is there; without error handling always."""
+        return not self._handling or self._endpoint._error is None
+
+    def raise_on_error(self) -> None:
+        """Raise what became of the connection, if it failed."""
+        if self.is_alive():
+            return
+        code, text = self._endpoint._error  # type: ignore[misc]
+        if code in (ErrorCode.PEER_CLOSED, ErrorCode.CONNECTION_RESET, ErrorCode.CANCELED):
+            raise UCXConnectionReset(f"Endpoint {self.handle:#x} error: Connection reset by remote peer")
+        raise UCXError(f"Endpoint {self.handle:#x} error: {text}")
+
+    def flush(
+        self,
+        cb_func: Callable[..., None],
+        cb_args: tuple[Any, ...] | None = None,
+        cb_kwargs: dict[str, Any] | None = None,
+    ) -> UCXRequest:
+        """Complete everything posted before."""
+        return _flush(self._endpoint.flush, cb_func, cb_args, cb_kwargs)
+
+    def set_close_callback(self, cb_func: Callable[[], None]) -> None:
+        """Call `cb_func()` once, when the peer is gone or this is closed."""
+        self._close_callback = cb_func
+
+    def am_probe(self) -> bool:
+        """Whether an active message has arrived."""
+        self.worker._worker.progress()
+        return bool(self._am_slots)
+
+    def _call_close_callback(self) -> None:
+        callback, self._close_callback = self._close_callback, None
+        if callback is not None:
+            with log_errors():
+                callback()
+
+    # ---- Active messages: slots in order of arrival, [ready, data, exception] ----
+
+    def _am_take(self, header: bytes, data: Any) -> None:
+        slot: list[Any] = [False, None, None]
+        self._am_slots.append(slot)
+        kind = AllocatorType.HOST
+        if data.pending and header[:1] == b"\1":
+            kind = AllocatorType.CUDA
+        try:
+            allocator = self.worker._allocators.get(kind)
+            if allocator is None:
+                raise UCXError(f"No allocator for {kind.name} memory is registered")
+            slot[1] = allocator(len(data))
+            if data.pending:
+                data.fetch(slot[1])._on_end(lambda operation: self._am_fetched(slot, operation))
+                return
+            if len(data):
+                memoryview(slot[1]).cast("B")[:] = memoryview(data)
+        except Exception as e:
+            slot[2] = translate(e, "am_recv") if isinstance(e, HawserError) else e
+        slot[0] = True
+        self._am_deliver()
+
+    def _am_fetched(self, slot: list[Any], operation: Any) -> None:
+        try:
+            operation.result()
+        except HawserError as e:
+            slot[2] = translate(e, "am_recv")
+        slot[0] = True
+        self._am_deliver()
+
+    def _am_deliver(self) -> None:
+        while self._am_waiting and self._am_slots and self._am_slots[0][0]:
+            _, data, exception = self._am_slots.popleft()
+            func, args, kwargs = self._am_waiting.popleft()
+            with log_errors():
+                func(data, exception, *args, **kwargs)
+
+    def _am_recv(self, func: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._am_waiting.append((func, args, kwargs))
+        self._am_deliver()
+        if self._am_waiting and not self.is_alive():
+            self.worker._to_cancel.append(self._cancel_am)
+
+    def _cancel_am(self) -> int:
+        waiting, self._am_waiting = self._am_waiting, collections.deque()
+        for func, args, kwargs in waiting:
+            with log_errors():
+                func(
+                    None,
+                    UCXCanceled("While waiting for am_recv the endpoint was closed"),
+                    *args,
+                    **kwargs,
+                )
+        return len(waiting)
+
+    # ---- Closing ----
+
+    def _schedule_cancel(self) -> None:
+        self.worker._to_cancel += [call.cancel_request for call in self._inflight]
+        if self._am_waiting:
+            self.worker._to_cancel.append(self._cancel_am)
+
+    def _finalize(self) -> None:
+        self._schedule_cancel()
+        self.worker.cancel_inflight_messages()
+        self._endpoint.close()
+        self._call_close_callback()
+
+
+def _disconnected(endpoint: _Endpoint) -> None:
+    """The peer left or failed. Where error handling is off nobody is told."""
+    self = endpoint.owner()
+    if self is not None and self._handling:
+        self._schedule_cancel()
+        self._call_close_callback()
+
+
+def _am_arrived(endpoint: Any, header: bytes, data: Any) -> None:
+    owner = getattr(endpoint, "owner", None)
+    self = None if owner is None else owner()
+    if self is not None:
+        self._am_take(header, data)
+
+
+class _Peers:
+    """What a listener's events come to."""
+
+    def __init__(self, listener: UCXListener) -> None:
+        self._listener = weakref.ref(listener)
+
+    def _peer(self, _kind: int, id: int) -> None:
+        listener = self._listener()
+        if listener is None:
+            _core.close(id)
+            return
+        worker = listener._worker
+        worker._peers[id] = _Endpoint(worker._worker, id)
+        with log_errors():
+            listener._func(id, *listener._args, **listener._kwargs)
+
+    def _event(self, *event: Any) -> None:
+        """Closed: nothing is left to do."""
+
+
+class UCXListener(UCXObject):
+    """Calls `cb_func(conn_request, *cb_args, **cb_kwargs)` for each peer; see create_from_conn_request()."""
+
+    def __init__(
+        self,
+        worker: UCXWorker,
+        port: int,
+        cb_func: Callable[..., None],
+        cb_args: tuple[Any, ...] | None = None,
+        cb_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        self._closed = True
+        self._worker = worker
+        self._func = cb_func
+        self._args = cb_args or ()
+        self._kwargs = cb_kwargs or {}
+        self._peers = _Peers(self)
+        self.handle: int = _posted(
+            lambda: _core.listen(worker._worker, None, port or 0, 0, 0, 0), "ucp_listener_create"
+        )
+        worker._worker._objects[self.handle] = self._peers
+        super().__init__()
+        worker.add_child(self)
+        info = _core.listener_query(self.handle)
+        self.port: int = info["port"]
+        self.ip: str = info["address"]
+
+    def _finalize(self) -> None:
+        with contextlib.suppress(HawserError):
+            _core.close(self.handle)
+
+
+# ---- Tagged messages, streams, active messages ----
+
+
+def _check(context: UCXContext, feature: Feature, buffer: Array) -> None:
+    context._need(feature)
+    if buffer.cuda and not context.cuda_support:
+        raise ValueError(
+            "UCX is not configured with CUDA support, please add `cuda_copy` and/or `cuda_ipc` to the UCX_TLS "
+            "environment variable if you wish to use CUDA memory"
+        )
+
+
+def tag_send_nb(
+    ep: UCXEndpoint,
+    buffer: Any,
+    nbytes: int,
+    tag: int,
+    cb_func: Callable[..., None],
+    cb_args: tuple[Any, ...] | None = None,
+    cb_kwargs: dict[str, Any] | None = None,
+    name: str | None = None,
+) -> UCXRequest | None:
+    """Send a tagged message of `nbytes` bytes."""
+    ep.raise_on_error()
+    array = asarray(buffer)
+    _check(ep.worker._context, Feature.TAG, array)
+    name = name or "tag_send_nb"
+    operation = _posted(ep._endpoint.send, name, _view(array, nbytes, False), tag & c.FOREVER)
+    if operation.done():
+        return None
+    return _Call(operation, cb_func, cb_args, cb_kwargs, name, owner=ep).start()
+
+
+def tag_recv_nb(
+    worker: UCXWorker,
+    buffer: Any,
+    nbytes: int,
+    tag: int,
+    cb_func: Callable[..., None],
+    tag_mask: int = -1,
+    cb_args: tuple[Any, ...] | None = None,
+    cb_kwargs: dict[str, Any] | None = None,
+    name: str | None = None,
+    ep: UCXEndpoint | None = None,
+) -> UCXRequest | None:
+    """Receive a tagged message of any peer; `ep` says only with whom the request is cancelled."""
+    array = asarray(buffer)
+    _check(worker._context, Feature.TAG, array)
+    name = name or "tag_recv_nb"
+    name = name if "tag" in name else f"{name} tag_recv_nb"
+    view = _view(array, nbytes, True)
+    operation = _posted(worker._worker.recv, name, view, tag & c.FOREVER, tag_mask & c.FOREVER)
+    call = _Call(operation, cb_func, cb_args, cb_kwargs, name, nbytes, ep)
+    if operation.done():
+        call.call()
+        return None
+    return call.start()
+
+
+def stream_send_nb(
+    ep: UCXEndpoint,
+    buffer: Any,
+    nbytes: int,
+    cb_func: Callable[..., None],
+    cb_args: tuple[Any, ...] | None = None,
+    cb_kwargs: dict[str, Any] | None = None,
+    name: str | None = None,
+) -> UCXRequest | None:
+    """Send bytes on the stream."""
+    array = asarray(buffer)
+    _check(ep.worker._context, Feature.STREAM, array)
+    name = name or "stream_send_nb"
+    operation = _posted(ep._endpoint.stream_send, name, _view(array, nbytes, False))
+    if operation.done():
+        return None
+    return _Call(operation, cb_func, cb_args, cb_kwargs, name, owner=ep).start()
+
+
+def stream_recv_nb(
+    ep: UCXEndpoint,
+    buffer: Any,
+    nbytes: int,
+    cb_func: Callable[..., None],
+    cb_args: tuple[Any, ...] | None = None,
+    cb_kwargs: dict[str, Any] | None = None,
+    name: str | None = None,
+) -> UCXRequest | None:
+    """Receive exactly `nbytes` bytes of the stream."""
+    array = asarray(buffer)
+    _check(ep.worker._context, Feature.STREAM, array)
+    name = name or "stream_recv_nb"
+    operation = _posted(ep._endpoint.stream_recv, name, _view(array, nbytes, True), True)
+    call = _Call(operation, cb_func, cb_args, cb_kwargs, name, nbytes, ep)
+    if operation.done():
+        call.call()
+        return None
+    return call.start()
+
+
+def am_send_nbx(
+    ep: UCXEndpoint,
+    buffer: Any,
+    nbytes: int,
+    cb_func: Callable[..., None],
+    cb_args: tuple[Any, ...] | None = None,
+    cb_kwargs: dict[str, Any] | None = None,
+    name: str | None = None,
+) -> UCXRequest | None:
+    """Send an active message; the peer learns the kind of memory."""
+    array = asarray(buffer)
+    _check(ep.worker._context, Feature.AM, array)
+    name = name or "am_send_nbx"
+    header = b"\1\0\0\0" if array.cuda else b"\0\0\0\0"
+    operation = _posted(ep._endpoint.send_am, name, _view(array, nbytes, False), _AM_ID, header)
+    if operation.done():
+        return None
+    return _Call(operation, cb_func, cb_args, cb_kwargs, name, owner=ep).start()
+
+
+def am_recv_nb(
+    ep: UCXEndpoint,
+    cb_func: Callable[..., None],
+    cb_args: tuple[Any, ...] | None = None,
+    cb_kwargs: dict[str, Any] | None = None,
+    name: str | None = "am_recv_nb",
+) -> None:
+    """Receive the next active message: `cb_func(received, exception, *cb_args, **cb_kwargs)`."""
+    ep.worker._context._need(Feature.AM)
+    ep._am_recv(cb_func, cb_args or (), cb_kwargs or {})

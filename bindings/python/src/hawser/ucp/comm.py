@@ -1,0 +1,102 @@
+"""The calls of ucx_api as asyncio futures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from ._libs import arr, ucx_api
+from .utils import get_event_loop
+
+
+def _cb_func(request: Any, exception: Exception | None, event_loop: Any, future: asyncio.Future[Any]) -> None:
+    if event_loop.is_closed() or future.done():
+        return
+    if exception is not None:
+        future.set_exception(exception)
+    else:
+        future.set_result(True)
+
+
+def _call_ucx_api(
+    worker: Any, event_loop: asyncio.AbstractEventLoop | None, func: Callable[..., Any], *args: Any, **kwargs: Any
+) -> asyncio.Future[bool]:
+    event_loop = event_loop or get_event_loop()
+    future: asyncio.Future[bool] = event_loop.create_future()
+    request = func(*args, cb_func=_cb_func, cb_args=(event_loop, future), **kwargs)
+    if request is None and not future.done():
+        future.set_result(True)
+    _watch(worker)
+    return future
+
+
+def _watch(worker: Any) -> None:
+    try:
+        worker._worker._watch()
+    except RuntimeError:
+        pass  # no loop runs: whoever makes progress completes it
+
+
+def tag_send(
+    ep: Any, buffer: arr.Array, nbytes: int, tag: int, name: str = "tag_send", event_loop: Any = None
+) -> asyncio.Future[bool]:
+    """Send a tagged message."""
+    return _call_ucx_api(ep.worker, event_loop, ucx_api.tag_send_nb, ep, buffer, nbytes, tag, name=name)
+
+
+def stream_send(
+    ep: Any, buffer: arr.Array, nbytes: int, name: str = "stream_send", event_loop: Any = None
+) -> asyncio.Future[bool]:
+    """Send bytes on the stream."""
+    return _call_ucx_api(ep.worker, event_loop, ucx_api.stream_send_nb, ep, buffer, nbytes, name=name)
+
+
+def am_send(
+    ep: Any, buffer: arr.Array, nbytes: int, name: str = "am_send", event_loop: Any = None
+) -> asyncio.Future[bool]:
+    """Send an active message."""
+    return _call_ucx_api(ep.worker, event_loop, ucx_api.am_send_nbx, ep, buffer, nbytes, name=name)
+
+
+def tag_recv(
+    obj: Any, buffer: arr.Array, nbytes: int, tag: int, name: str = "tag_recv", event_loop: Any = None
+) -> asyncio.Future[bool]:
+    """Receive a tagged message; obj: an endpoint or a worker."""
+    worker, ep = (obj, None) if isinstance(obj, ucx_api.UCXWorker) else (obj.worker, obj)
+    return _call_ucx_api(worker, event_loop, ucx_api.tag_recv_nb, worker, buffer, nbytes, tag, name=name, ep=ep)
+
+
+def stream_recv(
+    ep: Any, buffer: arr.Array, nbytes: int, name: str = "stream_recv", event_loop: Any = None
+) -> asyncio.Future[bool]:
+    """Receive bytes of the stream."""
+    return _call_ucx_api(ep.worker, event_loop, ucx_api.stream_recv_nb, ep, buffer, nbytes, name=name)
+
+
+def am_recv(ep: Any, name: str = "am_recv", event_loop: Any = None) -> asyncio.Future[Any]:
+    """Receive the next active message."""
+    event_loop = event_loop or get_event_loop()
+    future: asyncio.Future[Any] = event_loop.create_future()
+
+    def done(received: Any, exception: Exception | None) -> None:
+        if event_loop.is_closed() or future.done():
+            return
+        if exception is not None:
+            future.set_exception(exception)
+        else:
+            future.set_result(received)
+
+    ucx_api.am_recv_nb(ep, cb_func=done, name=name)
+    _watch(ep.worker)
+    return future
+
+
+def flush_worker(worker: Any, event_loop: Any = None) -> asyncio.Future[bool]:
+    """Complete everything posted before on a worker."""
+    return _call_ucx_api(worker, event_loop, worker.flush)
+
+
+def flush_ep(ep: Any, event_loop: Any = None) -> asyncio.Future[bool]:
+    """Complete everything posted before on an endpoint."""
+    return _call_ucx_api(ep.worker, event_loop, ep.flush)

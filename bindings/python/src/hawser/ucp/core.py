@@ -1,0 +1,787 @@
+"""The asyncio API of UCX-Py."""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import re
+
+import struct
+import weakref
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from hawser import _core
+from hawser._endpoint import connect as _connect
+
+from . import comm
+from ._libs import ucx_api
+from ._libs.arr import Array
+from ._libs.exceptions import ErrorCode, HawserError, check_short, translate
+from ._libs.utils import get_address, nvtx_annotate
+from .continuous_ucx_progress import BlockingMode, NonBlockingMode
+from .exceptions import UCXCanceled, UCXCloseError, UCXError
+from .utils import get_event_loop, get_ucxpy_logger, hash64bits
+
+logger = logging.getLogger("ucx")
+
+# The context that the module's functions use; made at first use.
+_ctx: ApplicationContext | None = None
+
+# Tags of the two messages that introduce an endpoint and that end it.
+_HELLO_TAG = 0x6877732D68656C6C
+_HELLO = struct.Struct("QQQ")
+_KEEP = 4096  # user tags of an endpoint whose hash is remembered
+
+
+def _get_ctx() -> ApplicationContext:
+    global _ctx
+    if _ctx is None:
+        _ctx = ApplicationContext()
+    return _ctx
+
+
+@cache
+def _portable_hash(tag: Any) -> int:
+    """hash(tag), but the same in every process for strings too."""
+    if isinstance(tag, (str, bytes)):
+        return hash64bits("tag", tag)
+    return hash(tag)
+
+
+async def exchange_peer_info(endpoint: Any, msg_tag: int, ctrl_tag: int, connect_timeout: float) -> dict[str, int]:
+    """Tell the peer our tags and learn its own. Raises asyncio.TimeoutError, RuntimeError (checksum)."""
+    mine = bytearray(_HELLO.pack(msg_tag, ctrl_tag, hash64bits(msg_tag, ctrl_tag)))
+    theirs = bytearray(_HELLO.size)
+    sending = endpoint.send(mine, _HELLO_TAG, connect_timeout)
+    await endpoint._recv(theirs, _HELLO_TAG, timeout=connect_timeout)
+    await sending
+    peer_msg, peer_ctrl, checksum = _HELLO.unpack(theirs)
+    if checksum != hash64bits(peer_msg, peer_ctrl):
+        raise RuntimeError(f"Checksum invalid! {checksum:#x} != {hash64bits(peer_msg, peer_ctrl):#x}")
+    return {"msg_tag": peer_msg, "ctrl_tag": peer_ctrl}
+
+
+class CtrlMsg:
+    """The message that ends an endpoint: opcode 1, and how many messages were sent."""
+
+    fmt = "QQ"
+    nbytes = struct.calcsize(fmt)
+
+    @staticmethod
+    def serialize(opcode: int, close_after_n_recv: int) -> bytes:
+        return struct.pack(CtrlMsg.fmt, opcode, close_after_n_recv)
+
+    @staticmethod
+    def deserialize(message: bytes | bytearray) -> tuple[int, int]:
+        opcode, n = struct.unpack(CtrlMsg.fmt, message)
+        return opcode, n
+
+    @staticmethod
+    def handle_ctrl_msg(endpoint_ref: weakref.ref[Endpoint], message: bytearray, operation: Any) -> None:
+        """A control message came, or never will."""
+        endpoint = endpoint_ref()
+        if endpoint is None or endpoint.closed() or operation.status < 0 or operation.cancelled():
+            return
+        opcode, n = CtrlMsg.deserialize(message)
+        if opcode != 1:
+            raise UCXError(f"Received unknown control opcode: {opcode}")
+        endpoint._peer_sent(n)
+
+    @staticmethod
+    def setup_ctrl_recv(endpoint: Endpoint) -> None:
+        """Receive the control message of the peer once it comes."""
+        assert endpoint._tags is not None
+        message = bytearray(CtrlMsg.nbytes)
+        ref = weakref.ref(endpoint)
+        with contextlib.suppress(HawserError):
+            operation = endpoint._hawser._recv(message, endpoint._tags["ctrl_recv"])
+            operation._on_end(lambda operation: CtrlMsg.handle_ctrl_msg(ref, message, operation))
+
+
+async def _introduce(ctx: ApplicationContext, ep: ucx_api.UCXEndpoint) -> Endpoint:
+    seed = os.urandom(16)
+    msg_tag = hash64bits("msg_tag", seed, ep.handle)
+    ctrl_tag = hash64bits("ctrl_tag", seed, ep.handle)
+    try:
+        peer = await exchange_peer_info(ep._endpoint, msg_tag, ctrl_tag, ctx.connect_timeout)
+    except HawserError as e:
+        ep.close()
+        if e.code == ErrorCode.TIMED_OUT:
+            raise asyncio.TimeoutError from e
+        raise translate(e, "exchange_peer_info") from e
+    except BaseException:
+        ep.close()
+        raise
+    tags = {
+        "msg_send": peer["msg_tag"],
+        "msg_recv": msg_tag,
+        "ctrl_send": peer["ctrl_tag"],
+        "ctrl_recv": ctrl_tag,
+    }
+    endpoint = Endpoint(ep, ctx, tags)
+    CtrlMsg.setup_ctrl_recv(endpoint)
+    return endpoint
+
+
+async def _listener_handler_coroutine(
+    conn_request: int, ctx: ApplicationContext, func: Callable[[Endpoint], Any], endpoint_error_handling: bool
+) -> None:
+    ep = ucx_api.UCXEndpoint.create_from_conn_request(ctx.worker, conn_request, endpoint_error_handling)
+    endpoint = await _introduce(ctx, ep)
+    del ctx, ep
+    if asyncio.iscoroutinefunction(func):
+        await func(endpoint)
+    else:
+        func(endpoint)
+
+
+_tasks: set[asyncio.Task[None]] = set()
+
+
+def _listener_handler(
+    conn_request: int,
+    event_loop: asyncio.AbstractEventLoop,
+    callback_func: Callable[[Endpoint], Any],
+    ctx: weakref.ref[ApplicationContext],
+    endpoint_error_handling: bool,
+) -> None:
+    context = ctx()
+    if context is None:
+        _core.close(conn_request)
+        return
+    try:
+        event_loop = asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    coroutine = _listener_handler_coroutine(conn_request, context, callback_func, endpoint_error_handling)
+    task = event_loop.create_task(coroutine)
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
+
+
+def _epoll_fd_finalizer(fd: int, progress_tasks: list[Any]) -> None:
+    progress_tasks.clear()
+    os.close(fd)
+
+
+def _close_all(worker: ucx_api.UCXWorker, context: ucx_api.UCXContext) -> None:
+    worker.close()
+    context.close()
+
+
+class ApplicationContext:
+    """A context with its one worker. The module's functions use a global one."""
+
+    def __init__(
+        self,
+        config_dict: dict[str, str] = {},  # noqa: B006
+        blocking_progress_mode: bool | None = None,
+        connect_timeout: float | None = None,
+    ) -> None:
+        self.progress_tasks: list[Any] = []
+        self.context = ucx_api.UCXContext(config_dict)
+        self.worker = ucx_api.UCXWorker(self.context)
+        if blocking_progress_mode is None:
+            blocking_progress_mode = "UCXPY_NON_BLOCKING_MODE" not in os.environ
+        self.blocking_progress_mode = blocking_progress_mode
+        if connect_timeout is None:
+            connect_timeout = float(os.environ.get("UCXPY_CONNECT_TIMEOUT", 5))
+        self.connect_timeout = connect_timeout
+        weakref.finalize(self, _close_all, self.worker, self.context)
+        if blocking_progress_mode:
+            self.epoll_fd = self.worker.init_blocking_progress_mode()
+            weakref.finalize(self, _epoll_fd_finalizer, self.epoll_fd, self.progress_tasks)
+        self.continuous_ucx_progress()
+
+    def create_listener(
+        self,
+        callback_func: Callable[[Endpoint], Any],
+        port: int | None = 0,
+        endpoint_error_handling: bool = True,
+    ) -> Listener:
+        """Listen; see the module's create_listener()."""
+        self.continuous_ucx_progress()
+        if port is None:
+            port = 0
+        logger.info("create_listener() - Start listening on port %d", port)
+        return Listener(
+            ucx_api.UCXListener(
+                worker=self.worker,
+                port=port,
+                cb_func=_listener_handler,
+                cb_args=(
+                    get_event_loop(),
+                    callback_func,
+                    weakref.ref(self),
+                    endpoint_error_handling,
+                ),
+            ),
+            self,
+        )
+
+    async def create_endpoint(
+        self, ip_address: str, port: int, endpoint_error_handling: bool = True
+    ) -> Endpoint:
+        """Connect; see the module's create_endpoint()."""
+        self.continuous_ucx_progress()
+        connecting = _connect(
+            ip_address, port, worker=self.worker._worker, timeout=max(self.connect_timeout, 1e-3)
+        )
+        try:
+            connected = await connecting
+        except HawserError as e:
+            if e.code == ErrorCode.TIMED_OUT:
+                raise asyncio.TimeoutError from e
+            raise translate(e, "create_endpoint") from e
+        ep = ucx_api.UCXEndpoint(self.worker, connected, endpoint_error_handling)
+        endpoint = await _introduce(self, ep)
+        logger.debug("create_endpoint() client: %s", hex(endpoint.uid))
+        return endpoint
+
+    async def create_endpoint_from_worker_address(
+        self, address: Any, endpoint_error_handling: bool = True
+    ) -> Endpoint:
+        """Connect to a worker by its address; there is no handshake, so no tags."""
+        self.continuous_ucx_progress()
+        ep = ucx_api.UCXEndpoint.create_from_worker_address(self.worker, address, endpoint_error_handling)
+        return Endpoint(ep, self, None)
+
+    def continuous_ucx_progress(self, event_loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """Have an event loop make progress; again for the same loop does nothing."""
+        if event_loop is None:
+            try:
+                event_loop = asyncio.get_running_loop()
+            except RuntimeError:
+                return  # the first await in a loop binds it
+        self.progress_tasks[:] = [t for t in self.progress_tasks if not t.event_loop.is_closed()]
+        if any(task.event_loop is event_loop for task in self.progress_tasks):
+            return
+        mode = BlockingMode if self.blocking_progress_mode else NonBlockingMode
+        self.progress_tasks.append(mode(self.worker, event_loop))
+
+    def get_ucp_worker(self) -> int:
+        """The worker's handle."""
+        return self.worker.handle
+
+    def get_config(self) -> dict[str, str]:
+        """The options, without the prefix UCX_."""
+        return self.context.get_config()
+
+    def ucp_context_info(self) -> str:
+        """UCX's description of the context."""
+        return self.context.info()
+
+    def ucp_worker_info(self) -> str:
+        """UCX's description of the worker."""
+        return self.worker.info()
+
+    def fence(self) -> Any:
+        """Operations posted later take effect after those posted before."""
+        return self.worker.fence()
+
+    async def flush(self) -> None:
+        """Complete everything posted before."""
+        return await comm.flush_worker(self.worker)
+
+    def get_worker_address(self) -> Any:
+        """The worker's address, for create_endpoint_from_worker_address()."""
+        return self.worker.get_address()
+
+    def register_am_allocator(self, allocator: Callable[[int], Any], allocator_type: str) -> None:
+        """See the module's register_am_allocator()."""
+        kinds = {"host": ucx_api.AllocatorType.HOST, "cuda": ucx_api.AllocatorType.CUDA}
+        kind = kinds.get(allocator_type, ucx_api.AllocatorType.UNSUPPORTED)
+        self.worker.register_am_allocator(allocator, kind)
+
+    @nvtx_annotate("UCXPY_WORKER_RECV", color="red", domain="ucxpy")
+    async def recv(self, buffer: Any, tag: int) -> bool:
+        """Receive a message of any peer; `tag` is used as it is."""
+        wanted = Array(buffer) if not isinstance(buffer, Array) else buffer
+        name = f"[Worker Recv #000] tag: {tag:#x}, nbytes: {wanted.nbytes}, type: {type(wanted.obj)}"
+        try:
+            got = await self.worker._worker.recv(ucx_api._view(wanted, wanted.nbytes, True), tag)
+        except HawserError as e:
+            raise translate(e, name) from e
+        check_short(name, got, wanted.nbytes)
+        return True
+
+
+class Listener:
+    """Listens until it is closed or nothing refers to it; the accepted endpoints live on."""
+
+    def __init__(self, backend: ucx_api.UCXListener, ctx: ApplicationContext | None = None) -> None:
+        assert backend.initialized
+        self._b = backend
+        self._ctx = ctx
+
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        return not self._b.initialized
+
+    @property
+    def ip(self) -> str:
+        """The address it listens on."""
+        return self._b.ip
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return self._b.port
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._b.close()
+        self._ctx = None
+
+
+def _is_array(buffer: Any) -> Any:
+    return buffer.source if isinstance(buffer, Array) else buffer
+
+
+class Endpoint:
+    """A connection to a peer. Made by create_endpoint(), create_endpoint_from_worker_address() and listeners."""
+
+    def __init__(
+        self, endpoint: ucx_api.UCXEndpoint, ctx: ApplicationContext, tags: dict[str, int] | None = None
+    ) -> None:
+        self._ep: ucx_api.UCXEndpoint | None = endpoint
+        self._uid = endpoint.handle
+        self._hawser = endpoint._endpoint
+        self._ctx: ApplicationContext | None = ctx
+        self._tags = tags
+        self._msg_send = tags["msg_send"] if tags else 0
+        self._msg_recv = tags["msg_recv"] if tags else 0
+        self._hashes: dict[Any, tuple[int, int]] = {}
+        self._send_count = 0
+        self._recv_count = 0
+        self._finished_recv_count = 0
+        self._shutting_down_peer = False
+        self._close_after_n_recv: int | None = None
+        self._aborted = False
+
+    @property
+    def uid(self) -> int:
+        """A number that names it, also after it is closed."""
+        return self._uid
+
+    def closed(self) -> bool:
+        """Whether it is closed here, or the peer is gone."""
+        ep = self._ep
+        return ep is None or not ep.initialized or not ep.is_alive()
+
+    def abort(self) -> None:
+        """Close at once, here: what is pending ends with UCXCanceled."""
+        self._aborted = True
+        ep, self._ep = self._ep, None
+        if ep is not None:
+            logger.debug("Endpoint.abort(): %s", hex(self._uid))
+            ep.close()
+        self._ctx = None
+
+    async def close(self) -> None:
+        """Tell the peer how much was sent, so that it closes once it has received that, and close."""
+        if self.closed():
+            self.abort()
+            return
+        try:
+            if self._shutting_down_peer or self._tags is None:
+                return
+            self._shutting_down_peer = True
+            msg = CtrlMsg.serialize(opcode=1, close_after_n_recv=self._send_count)
+            log = f"[Send shutdown] ep: {hex(self._uid)}, tag: {hex(self._tags['ctrl_send'])}, close_after_n_recv: {self._send_count}"
+            logger.debug(log)
+            try:
+                await self._hawser.send(msg, self._tags["ctrl_send"])
+            except HawserError as e:
+                error = UCXError(f"<{log}>: {e.text}")
+                logging.error("UCX failed closing worker %s: %r", hex(self._uid), error)
+        finally:
+            if not self.closed():
+                assert self._ctx is not None
+                self._ctx.worker._worker.progress()
+                await asyncio.sleep(0)
+            self.abort()
+
+    # ---- Tags ----
+
+    def _hashed(self, tag: Any) -> tuple[int, int]:
+        found = self._hashes.get(tag)
+        if found is None:
+            if len(self._hashes) >= _KEEP:
+                self._hashes.clear()
+            portable = _portable_hash(tag)
+            found = self._hashes[tag] = (hash64bits(self._msg_send, portable), hash64bits(self._msg_recv, portable))
+        return found
+
+    def _tag(self, tag: Any, force_tag: bool, receive: int) -> int:
+        """The tag on the wire; receive: 0 to send, 1 to receive."""
+        if force_tag and tag is not None:
+            return int(tag)
+        if self._tags is None:
+            raise ValueError("This endpoint has no tags of its own: give an int as tag, and force_tag=True")
+        if tag is None:
+            return self._msg_recv if receive else self._msg_send
+        return self._hashed(tag)[receive]
+
+    # ---- Failures ----
+
+    def _describe(self, what: str, count: int, tag: int, buffer: Any) -> str:
+        try:
+            nbytes: Any = _core.memory(buffer)[1]
+        except Exception:
+            nbytes = "?"
+        return f"[{what} #{count:03d}] ep: {hex(self._uid)}, tag: {hex(tag)}, nbytes: {nbytes}, type: {type(buffer)}"
+
+    def _check_open(self) -> Any:
+        ep = self._ep
+        if ep is None:
+            raise UCXCloseError("Endpoint closed")
+        if self._hawser._error is not None or self._hawser._state != "open":
+            ep.raise_on_error()
+            if self.closed():
+                raise UCXCloseError("Endpoint closed")
+        return ep
+
+    def _bad_memory(self, buffer: Any, writable: bool) -> Exception:
+        """Why a buffer was refused, in UCX-Py's words."""
+        array = Array(buffer)
+        if not array.contiguous:
+            return ValueError("Array must be C or F contiguous")
+        if writable and array.readonly:
+            return ValueError("writing to readonly buffer!")
+        return ValueError("the buffer cannot be used")
+
+    # ---- Tagged messages ----
+
+    async def send(self, buffer: Any, tag: Any = None, force_tag: bool = False) -> bool | None:
+        """Send a buffer.
+
+        tag: anything hashable that the receiver names too; with force_tag an int that is used as it
+        is. Raises UCXCloseError, UCXConnectionReset, UCXError.
+        """
+        hawser = self._hawser
+        if hawser._error is not None or self._ep is None:
+            self._check_open()
+        wire = self._msg_send if tag is None and not force_tag and self._tags else self._tag(tag, force_tag, 0)
+        if type(buffer) is Array:
+            buffer = buffer.source
+        self._send_count += 1
+        try:
+            await hawser.send(buffer, wire)
+        except HawserError as e:
+            return self._send_failed(e, wire, buffer)
+        except BufferError as e:
+            raise self._bad_memory(buffer, False) from e
+        return True
+
+    def _send_failed(self, e: HawserError, wire: int, buffer: Any) -> None:
+        error = translate(e, self._describe("Send", self._send_count - 1, wire, buffer))
+        if isinstance(error, UCXCanceled) and not self._aborted:
+            return None
+        raise error from e
+
+    async def recv(self, buffer: Any, tag: Any = None, force_tag: bool = False) -> bool:
+        """Receive into a writable buffer of the message's size.
+
+        Raises UCXMsgTruncated if the message is shorter, UCXError if it is longer, UCXCanceled if the
+        endpoint is closed meanwhile.
+        """
+        hawser = self._hawser
+        wire = self._msg_recv if tag is None and not force_tag and self._tags else self._tag(tag, force_tag, 1)
+        if type(buffer) is Array:
+            buffer = buffer.source
+        if self._ep is None or (hawser._error is not None and hawser.probe(wire) is None):
+            self._check_open()
+        count = self._recv_count
+        self._recv_count += 1
+        try:
+            if force_tag or self._tags is None:
+                got = await self._recv_of_worker(buffer, wire)
+            else:
+                got = await hawser._recv(buffer, wire)
+        except HawserError as e:
+            raise translate(e, self._describe("Recv", count, wire, buffer)) from e
+        except BufferError as e:
+            raise self._bad_memory(buffer, True) from e
+        if got != (len(buffer) if type(buffer) in (bytearray, bytes) else _core.memory(buffer)[1]):
+            name = self._describe("Recv", count, wire, buffer)
+            check_short(name, got, _core.memory(buffer)[1])
+        self._finished_recv_count += 1
+        if self._finished_recv_count == self._close_after_n_recv:
+            self.abort()
+        return True
+
+    async def _recv_of_worker(self, buffer: Any, wire: int) -> int:
+        """A message whose tag says everything may come from another endpoint of the peer."""
+        ep = self._ep
+        assert ep is not None
+        got = asyncio.get_running_loop().create_future()
+
+        def done(operation: Any) -> None:
+            ep._inflight.discard(pending)
+            if not got.done():
+                got.set_result(operation)
+
+        class Pending:
+            @staticmethod
+            def cancel_request() -> int:
+                if operation.done():
+                    return 0
+                with contextlib.suppress(HawserError):
+                    _core.cancel(operation.id)
+                return 1
+
+        operation = ep.worker._worker.recv(buffer, wire)
+        pending: Any = Pending()
+        ep._inflight.add(pending)
+        operation._on_end(done)
+        ep.worker._worker._watch()
+        try:
+            return int((await got).result())
+        except asyncio.CancelledError:
+            pending.cancel_request()
+            raise
+
+    # ---- Active messages ----
+
+    async def am_send(self, buffer: Any) -> bool | None:
+        """Send a buffer that the receiver allocates."""
+        if self._ep is None or self.closed():
+            raise UCXCloseError("Endpoint closed")
+        buffer = _is_array(buffer)
+        header = b"\1\0\0\0" if hasattr(buffer, "__cuda_array_interface__") else b"\0\0\0\0"
+        self._send_count += 1
+        try:
+            await self._hawser.send_am(buffer, ucx_api._AM_ID, header)
+        except HawserError as e:
+            return self._send_failed(e, 0, buffer)
+        except BufferError as e:
+            raise self._bad_memory(buffer, False) from e
+        return True
+
+    async def am_recv(self) -> Any:
+        """The next active message, in memory of the registered allocator."""
+        if self._ep is None or not self._ep.am_probe():
+            self._check_open()
+        self._recv_count += 1
+        received = await comm.am_recv(self._ep)
+        self._finished_recv_count += 1
+        if self._finished_recv_count == self._close_after_n_recv:
+            self.abort()
+        return received
+
+    # ---- Objects ----
+
+    async def send_obj(self, obj: Any, tag: Any = None) -> None:
+        """Send a buffer whose size the receiver does not know."""
+        nbytes = array.array("Q", [_core.memory(_is_array(obj))[1]])
+        await self.send(nbytes, tag=tag)
+        await self.send(obj, tag=tag)
+
+    async def recv_obj(self, tag: Any = None, allocator: Callable[[int], Any] = bytearray) -> Any:
+        """Receive what send_obj() sends, into what `allocator(bytes)` gives."""
+        nbytes = array.array("Q", [0])
+        await self.recv(nbytes, tag=tag)
+        obj = allocator(nbytes[0])
+        await self.recv(obj, tag=tag)
+        return obj
+
+    # ---- Others ----
+
+    async def flush(self) -> None:
+        """Complete everything posted before."""
+        return await comm.flush_ep(self._check_open())
+
+    def cuda_support(self) -> bool:
+        """Whether CUDA memory can be sent."""
+        return bool(self._ctx is not None and self._ctx.context.cuda_support)
+
+    def get_ucp_worker(self) -> int:
+        """The worker's handle."""
+        if self._ctx is None:
+            raise UCXCloseError("Endpoint closed")
+        return self._ctx.worker.handle
+
+    def get_ucp_endpoint(self) -> int:
+        """The endpoint's handle."""
+        return self._uid
+
+    def ucx_info(self) -> str:
+        """UCX's description."""
+        if self._ep is None:
+            raise UCXCloseError("Endpoint closed")
+        return self._ep.info()
+
+    def close_after_n_recv(self, n: int, count_from_ep_creation: bool = False) -> None:
+        """Close once `n` more messages are received, or `n` in all."""
+        if not count_from_ep_creation:
+            n += self._finished_recv_count
+        if self._close_after_n_recv is not None:
+            raise UCXError(f"close_after_n_recv has already been set to: {self._close_after_n_recv} (abs)")
+        if n == self._finished_recv_count:
+            self.abort()
+        elif n > self._finished_recv_count:
+            self._close_after_n_recv = n
+        else:
+            raise UCXError(f"`n` cannot be less than current recv_count: {n} (abs) < {self._finished_recv_count} (abs)")
+
+    def _peer_sent(self, n: int) -> None:
+        """The peer closes after `n` messages; what the program asked for itself comes first."""
+        if self._close_after_n_recv is None:
+            self.close_after_n_recv(n, count_from_ep_creation=True)
+
+    def set_close_callback(self, callback_func: Callable[[], None]) -> None:
+        """Call `callback_func()` once, when the endpoint is closed or the peer is gone."""
+        self._check_open().set_close_callback(callback_func)
+
+
+# ---- The module's functions: a global context ----
+
+
+def init(
+    options: dict[str, str] = {},  # noqa: B006
+    env_takes_precedence: bool = False,
+    blocking_progress_mode: bool | None = None,
+    connect_timeout: float | None = None,
+) -> None:
+    """Open the global context. options: UCX's, without the prefix UCX_."""
+    global _ctx
+    if _ctx is not None:
+        raise RuntimeError("UCX is already initiated. Call reset() and init() in order to re-initate UCX with new options.")
+    options = dict(options)
+    if env_takes_precedence:
+        for key in list(options):
+            env = f"UCX_{key}"
+            if env in os.environ:
+                logger.debug("Ignoring option %s=%s; using environment %s=%s", key, options[key], env, os.environ[env])
+                options[key] = os.environ[env]
+    _ctx = ApplicationContext(options, blocking_progress_mode, connect_timeout)
+    logger.info("UCP initiated using config:")
+    for key, value in _ctx.get_config().items():
+        if key in options or f"UCX_{key}" in os.environ:
+            logger.info("  %s: %s", key, value)
+
+
+def reset() -> None:
+    """Close the global context. Raises UCXError if endpoints or listeners still refer to it."""
+    global _ctx
+    if _ctx is None:
+        return
+    ref = weakref.ref(_ctx)
+    _ctx = None
+    gc.collect()
+    context = ref()
+    if context is not None:
+        text = (
+            "Trying to reset UCX but not all Endpoints and/or Listeners are closed(). The following objects "
+            "are still referencing ApplicationContext:"
+        )
+        for referrer in gc.get_referrers(context):
+            text += f"\n  {str(referrer)[:200]}"
+        raise UCXError(text)
+
+
+def get_ucx_version() -> tuple[int, int, int]:
+    """The version of UCX."""
+    return ucx_api.get_ucx_version()
+
+
+def get_config() -> dict[str, str]:
+    """The options in use, or those that would be."""
+    return ucx_api.get_current_options() if _ctx is None else _ctx.get_config()
+
+
+def progress() -> None:
+    """Make progress until nothing is left to do."""
+    _get_ctx().worker.progress()
+
+
+def continuous_ucx_progress(event_loop: asyncio.AbstractEventLoop | None = None) -> None:
+    """Have an event loop make progress."""
+    _get_ctx().continuous_ucx_progress(event_loop=event_loop)
+
+
+def create_listener(
+    callback_func: Callable[[Endpoint], Any],
+    port: int | None = None,
+    endpoint_error_handling: bool = True,
+) -> Listener:
+    """Listen on every IPv4 address; `callback_func` (also a coroutine function) gets each Endpoint."""
+    return _get_ctx().create_listener(callback_func, port, endpoint_error_handling)
+
+
+async def create_endpoint(ip_address: str, port: int, endpoint_error_handling: bool = True) -> Endpoint:
+    """Connect to a listener. Raises asyncio.TimeoutError after the connect timeout."""
+    return await _get_ctx().create_endpoint(ip_address, port, endpoint_error_handling)
+
+
+async def create_endpoint_from_worker_address(address: Any, endpoint_error_handling: bool = True) -> Endpoint:
+    """Connect to a worker by its address."""
+    return await _get_ctx().create_endpoint_from_worker_address(address, endpoint_error_handling)
+
+
+def get_ucp_worker() -> int:
+    """The worker's handle."""
+    return _get_ctx().get_ucp_worker()
+
+
+def get_worker_address() -> Any:
+    """The worker's address."""
+    return _get_ctx().get_worker_address()
+
+
+def get_ucx_address_from_buffer(buffer: Any) -> Any:
+    """An address that came as bytes."""
+    return ucx_api.UCXAddress.from_buffer(buffer)
+
+
+async def recv(buffer: Any, tag: int) -> bool:
+    """Receive a message of any peer; `tag` is used as it is."""
+    return await _get_ctx().recv(buffer, tag=tag)
+
+
+def get_ucp_context_info() -> str:
+    """UCX's description of the context."""
+    return _get_ctx().ucp_context_info()
+
+
+def get_ucp_worker_info() -> str:
+    """UCX's description of the worker."""
+    return _get_ctx().ucp_worker_info()
+
+
+def get_active_transports() -> set[str]:
+    """The transports that the context has."""
+    found = set()
+    for line in get_ucp_context_info().splitlines():
+        match = re.search(r"resource.*md.*dev.*flags.* (\S+)/\S+ *$|resource\s+\d+\s*:.*?(\w+)/\S+", line)
+        if match is not None:
+            found.add(match[1] or match[2])
+    return found
+
+
+def register_am_allocator(allocator: Callable[[int], Any], allocator_type: str) -> None:
+    """Have active messages received into what `allocator(bytes)` gives; type "host" or "cuda"."""
+    _get_ctx().register_am_allocator(allocator, allocator_type)
+
+
+async def flush() -> None:
+    """Complete everything posted before."""
+    if _ctx is None:
+        await asyncio.sleep(0)
+        return
+    await _ctx.flush()
+
+
+def fence() -> Any:
+    """Operations posted later take effect after those posted before."""
+    return None if _ctx is None else _ctx.fence()
+
+
+get_ucxpy_logger()

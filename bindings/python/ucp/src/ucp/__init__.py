@@ -1,0 +1,22 @@
+"""The name `ucp` for hawser.ucp: both names are the same modules."""
+
+import importlib
+import sys
+
+_MODULES = (
+    "_libs",
+    "_libs.arr",
+    "_libs.exceptions",
+    "_libs.ucx_api",
+    "_libs.utils",
+    "_libs.utils_test",
+    "comm",
+    "continuous_ucx_progress",
+    "core",
+    "exceptions",
+    "utils",
+)
+
+for _name in _MODULES:
+    sys.modules[f"ucp.{_name}"] = importlib.import_module(f"hawser.ucp.{_name}")
+sys.modules["ucp"] = importlib.import_module("hawser.ucp")
