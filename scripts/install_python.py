@@ -16,6 +16,7 @@ def main(library):
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index"]
     pip += ["--no-build-isolation", "--no-deps", "--force-reinstall"]
     subprocess.run([*pip, f"-Ccmake.define.HAWSER_PREBUILT={Path(library).resolve()}", str(PYTHON)], check=True)
+    subprocess.run([*pip, str(PYTHON / "ucp")], check=True)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,9 @@ class Endpoint(_core.Endpoint):
     belongs to the library until it has ended, also when the await is cancelled.
     """
 
+    owner: Any = None  # what another API made of it
+    warns = True  # of being dropped without a close
+
     def __init__(self, worker: Worker, id: int) -> None:
         self._attach(worker, id)
         self._state = "open"
@@ -161,7 +164,8 @@ class Endpoint(_core.Endpoint):
 
     def __del__(self, _warn: Any = warnings.warn, _close: Any = _core.close) -> None:
         if getattr(self, "_state", "") == "open":
-            _warn(f"unclosed endpoint {self.id:#x}", ResourceWarning, source=self, stacklevel=1)
+            if self.warns:
+                _warn(f"unclosed endpoint {self.id:#x}", ResourceWarning, source=self, stacklevel=1)
             with contextlib.suppress(_errors.HawserError):
                 _close(self.id)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -32,10 +33,8 @@ def _call_ucx_api(
 
 
 def _watch(worker: Any) -> None:
-    try:
+    with contextlib.suppress(RuntimeError):  # no loop runs: whoever makes progress completes it
         worker._worker._watch()
-    except RuntimeError:
-        pass  # no loop runs: whoever makes progress completes it
 
 
 def tag_send(

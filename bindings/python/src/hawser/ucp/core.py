@@ -9,7 +9,6 @@ import gc
 import logging
 import os
 import re
-
 import struct
 import weakref
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from . import comm
 from ._libs import ucx_api
 from ._libs.arr import Array
 from ._libs.exceptions import ErrorCode, HawserError, check_short, translate
-from ._libs.utils import get_address, nvtx_annotate
+from ._libs.utils import nvtx_annotate
 from .continuous_ucx_progress import BlockingMode, NonBlockingMode
 from .exceptions import UCXCanceled, UCXCloseError, UCXError
 from .utils import get_event_loop, get_ucxpy_logger, hash64bits
@@ -111,12 +110,12 @@ async def _introduce(ctx: ApplicationContext, ep: ucx_api.UCXEndpoint) -> Endpoi
     try:
         peer = await exchange_peer_info(ep._endpoint, msg_tag, ctrl_tag, ctx.connect_timeout)
     except HawserError as e:
-        ep.close()
+        ep.close_soon()
         if e.code == ErrorCode.TIMED_OUT:
-            raise asyncio.TimeoutError from e
+            raise TimeoutError from e
         raise translate(e, "exchange_peer_info") from e
     except BaseException:
-        ep.close()
+        ep.close_soon()
         raise
     tags = {
         "msg_send": peer["msg_tag"],
@@ -141,9 +140,6 @@ async def _listener_handler_coroutine(
         func(endpoint)
 
 
-_tasks: set[asyncio.Task[None]] = set()
-
-
 def _listener_handler(
     conn_request: int,
     event_loop: asyncio.AbstractEventLoop,
@@ -155,14 +151,11 @@ def _listener_handler(
     if context is None:
         _core.close(conn_request)
         return
-    try:
+    with contextlib.suppress(RuntimeError):
         event_loop = asyncio.get_running_loop()
-    except RuntimeError:
-        pass
     coroutine = _listener_handler_coroutine(conn_request, context, callback_func, endpoint_error_handling)
-    task = event_loop.create_task(coroutine)
-    _tasks.add(task)
-    task.add_done_callback(_tasks.discard)
+    # What it waits for holds the task; once its loop is closed nothing does.
+    event_loop.create_task(coroutine)  # noqa: RUF006
 
 
 def _epoll_fd_finalizer(fd: int, progress_tasks: list[Any]) -> None:
@@ -225,28 +218,22 @@ class ApplicationContext:
             self,
         )
 
-    async def create_endpoint(
-        self, ip_address: str, port: int, endpoint_error_handling: bool = True
-    ) -> Endpoint:
+    async def create_endpoint(self, ip_address: str, port: int, endpoint_error_handling: bool = True) -> Endpoint:
         """Connect; see the module's create_endpoint()."""
         self.continuous_ucx_progress()
-        connecting = _connect(
-            ip_address, port, worker=self.worker._worker, timeout=max(self.connect_timeout, 1e-3)
-        )
+        connecting = _connect(ip_address, port, worker=self.worker._worker, timeout=max(self.connect_timeout, 1e-3))
         try:
             connected = await connecting
         except HawserError as e:
             if e.code == ErrorCode.TIMED_OUT:
-                raise asyncio.TimeoutError from e
+                raise TimeoutError from e
             raise translate(e, "create_endpoint") from e
         ep = ucx_api.UCXEndpoint(self.worker, connected, endpoint_error_handling)
         endpoint = await _introduce(self, ep)
         logger.debug("create_endpoint() client: %s", hex(endpoint.uid))
         return endpoint
 
-    async def create_endpoint_from_worker_address(
-        self, address: Any, endpoint_error_handling: bool = True
-    ) -> Endpoint:
+    async def create_endpoint_from_worker_address(self, address: Any, endpoint_error_handling: bool = True) -> Endpoint:
         """Connect to a worker by its address; there is no handshake, so no tags."""
         self.continuous_ucx_progress()
         ep = ucx_api.UCXEndpoint.create_from_worker_address(self.worker, address, endpoint_error_handling)
@@ -381,7 +368,7 @@ class Endpoint:
         ep, self._ep = self._ep, None
         if ep is not None:
             logger.debug("Endpoint.abort(): %s", hex(self._uid))
-            ep.close()
+            ep.close_soon()
         self._ctx = None
 
     async def close(self) -> None:
@@ -394,7 +381,10 @@ class Endpoint:
                 return
             self._shutting_down_peer = True
             msg = CtrlMsg.serialize(opcode=1, close_after_n_recv=self._send_count)
-            log = f"[Send shutdown] ep: {hex(self._uid)}, tag: {hex(self._tags['ctrl_send'])}, close_after_n_recv: {self._send_count}"
+            log = (
+                f"[Send shutdown] ep: {hex(self._uid)}, tag: {hex(self._tags['ctrl_send'])}, "
+                f"close_after_n_recv: {self._send_count}"
+            )
             logger.debug(log)
             try:
                 await self._hawser.send(msg, self._tags["ctrl_send"])
@@ -653,7 +643,9 @@ def init(
     """Open the global context. options: UCX's, without the prefix UCX_."""
     global _ctx
     if _ctx is not None:
-        raise RuntimeError("UCX is already initiated. Call reset() and init() in order to re-initate UCX with new options.")
+        raise RuntimeError(
+            "UCX is already initiated. Call reset() and init() in order to re-initate UCX with new options."
+        )
     options = dict(options)
     if env_takes_precedence:
         for key in list(options):

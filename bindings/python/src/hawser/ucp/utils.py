@@ -29,9 +29,7 @@ def get_ucxpy_logger() -> logging.Logger:
         handler = logging.StreamHandler()
         handler.hawser = True  # type: ignore[attr-defined]
         handler.setFormatter(
-            logging.Formatter(
-                f"[%(created)f] [{socket.gethostname()}:{os.getpid()}] UCXPY  %(levelname)s %(message)s"
-            )
+            logging.Formatter(f"[%(created)f] [{socket.gethostname()}:{os.getpid()}] UCXPY  %(levelname)s %(message)s")
         )
         logger.addHandler(handler)
         logger.propagate = False

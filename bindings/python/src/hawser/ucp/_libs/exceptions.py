@@ -4,7 +4,6 @@ import contextlib
 import logging
 from collections.abc import Iterator
 
-
 from hawser._errors import ErrorCode, HawserError
 
 logger = logging.getLogger("ucx")

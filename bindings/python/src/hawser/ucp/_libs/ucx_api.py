@@ -43,6 +43,7 @@ logger = logging.getLogger("ucx")
 # Active messages of this module; the others are free for programs that use hawser besides.
 _AM_ID = 0
 _HANDSHAKE_SECONDS = 30.0
+_CLOSE_SECONDS = 5.0
 
 
 class Feature(enum.Enum):
@@ -332,7 +333,7 @@ class _Call:
 
     @property
     def id(self) -> int:
-        return self._operation.id
+        return 0 if self._operation is None else self._operation.id
 
     def start(self) -> UCXRequest:
         self._request = UCXRequest(self)
@@ -370,6 +371,17 @@ class _Call:
             self._request._operation = None
 
 
+class _Flush(_Call):
+    """A peer that said goodbye has had everything that was sent before: UCX's flush succeeds then."""
+
+    __slots__ = ()
+
+    def exception(self) -> Exception | None:
+        if self._operation is None or self._operation.status == ErrorCode.PEER_CLOSED:
+            return None
+        return super().exception()
+
+
 def check_length(name: str, got: int, expected: int) -> UCXMsgTruncated | None:
     """A message that is shorter than the buffer is an error in UCX-Py."""
     if expected >= 0 and got != expected:
@@ -383,8 +395,18 @@ def _flush(
     cb_args: tuple[Any, ...] | None,
     cb_kwargs: dict[str, Any] | None,
 ) -> UCXRequest:
-    call = _Call(_posted(post, "flush"), cb_func, cb_args, cb_kwargs, "flush")
-    return call.start()
+    try:
+        operation = post()
+    except HawserError as e:
+        if e.code != ErrorCode.PEER_CLOSED:
+            raise translate(e, "flush") from e
+        operation = None
+    call = _Flush(operation, cb_func, cb_args, cb_kwargs, "flush")
+    if operation is not None:
+        return call.start()
+    request = call._request = UCXRequest(call)
+    call.call()
+    return request
 
 
 def _posted(post: Callable[..., Any], name: str, *args: Any) -> Any:
@@ -422,15 +444,14 @@ class UCXEndpoint(UCXObject):
         self._am_waiting: collections.deque[tuple[Any, ...]] = collections.deque()
         self._close_callback: Callable[[], None] | None = None
         endpoint.owner = weakref.ref(self)
+        endpoint.warns = False
         endpoint.on_disconnect = _disconnected
         worker.add_child(self)
         if endpoint._error is not None:
             _disconnected(endpoint)
 
     @classmethod
-    def create(
-        cls, worker: UCXWorker, ip_address: str, port: int, endpoint_error_handling: bool
-    ) -> UCXEndpoint:
+    def create(cls, worker: UCXWorker, ip_address: str, port: int, endpoint_error_handling: bool) -> UCXEndpoint:
         """Connect to a listener."""
         assert worker.initialized
         connecting = _connect(ip_address, port, worker=worker._worker, timeout=_HANDSHAKE_SECONDS)
@@ -558,11 +579,27 @@ class UCXEndpoint(UCXObject):
         if self._am_waiting:
             self.worker._to_cancel.append(self._cancel_am)
 
+    def close(self) -> None:
+        """Complete what was sent and close, making progress meanwhile, at most a few seconds."""
+        if self._closed:
+            return
+        self.close_soon()
+        _progress_all(lambda: self._endpoint._state == "closed", _CLOSE_SECONDS)
+
+    def close_soon(self) -> None:
+        """As close(), but the progress is left to others."""
+        super().close()
+
     def _finalize(self) -> None:
         self._schedule_cancel()
         self.worker.cancel_inflight_messages()
         self._endpoint.close()
         self._call_close_callback()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            with contextlib.suppress(Exception):
+                self.close_soon()
 
 
 def _disconnected(endpoint: _Endpoint) -> None:

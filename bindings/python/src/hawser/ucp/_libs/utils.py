@@ -79,7 +79,7 @@ for _i, _letter in enumerate("kmgtp", 1):
 
 
 def parse_bytes(text: str | float) -> int:
-    """"10 Mb" as a number of bytes."""
+    """ "10 Mb" as a number of bytes."""
     if isinstance(text, (int, float)):
         return int(text)
     text = text.replace(" ", "").lower()

@@ -59,9 +59,7 @@ def non_blocking_send(worker: Any, ep: Any, msg: Any, started_cb: Any, completed
     """Send a tagged message; the callbacks tell of its begin and end."""
     array = Array(msg)
     started_cb()
-    req = ucx_api.tag_send_nb(
-        ep, array, array.nbytes, tag=tag, cb_func=non_blocking_handler, cb_args=(completed_cb,)
-    )
+    req = ucx_api.tag_send_nb(ep, array, array.nbytes, tag=tag, cb_func=non_blocking_handler, cb_args=(completed_cb,))
     if req is None:
         completed_cb()
     return req

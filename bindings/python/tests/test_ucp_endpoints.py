@@ -1,0 +1,333 @@
+"""UCX-Py programs: connecting, closing, configuration. TIMEOUT: 300"""
+
+import asyncio
+import logging
+import os
+import sys
+from unittest import mock
+
+import pytest
+from ucp_support import connected, event_loop_policy, fresh_ucp, mp  # noqa: F401
+
+import ucp
+from hawser import ucp as hawser_ucp
+
+
+def test_one_module_by_two_names():
+    assert ucp is hawser_ucp
+    assert sys.modules["ucp.core"] is sys.modules["hawser.ucp.core"]
+    import ucp._libs.ucx_api as api
+
+    assert api is ucp.ucx_api
+
+
+def test_nothing_is_opened_early():
+    assert ucp.core._ctx is None
+    assert len(ucp.get_ucx_version()) == 3
+    assert ucp.get_config()["TLS"] == os.environ.get("UCX_TLS", "all")
+    assert ucp.__ucx_version__ == "{}.{}.{}".format(*ucp.get_ucx_version())
+    assert isinstance(ucp.__version__, str) and isinstance(ucp.__git_commit__, str)
+    assert ucp.core._ctx is None
+
+
+def test_options():
+    options = {"SEG_SIZE": "3M"}
+    ucp.init(options)
+    assert ucp.get_config()["SEG_SIZE"] == "3M"
+    with pytest.raises(RuntimeError, match="already"):
+        ucp.init()
+    ucp.reset()
+    with mock.patch.dict(os.environ, {"UCX_SEG_SIZE": "4M"}):
+        assert ucp.get_config()["SEG_SIZE"] == "4M"
+        ucp.init(options)
+        assert ucp.get_config()["SEG_SIZE"] == "3M"
+        ucp.reset()
+        ucp.init(options, env_takes_precedence=True)
+        assert ucp.get_config()["SEG_SIZE"] == "4M"
+        assert options == {"SEG_SIZE": "3M"}
+        ucp.reset()
+    with pytest.raises(ucp.exceptions.UCXConfigError):
+        ucp.init({"SEG_SIZE": "invalid-size"})
+
+
+def test_logging():
+    lines = []
+    handler = logging.Handler(logging.INFO)
+    handler.emit = lambda record: lines.append(record.getMessage())
+    logger = logging.getLogger("ucx")
+    logger.addHandler(handler)
+    level = logger.level
+    try:
+        logger.setLevel(logging.INFO)
+        ucp.init({"SEG_SIZE": "3M"})
+        assert any("SEG_SIZE" in line for line in lines)
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+@pytest.mark.parametrize("transports", ["posix", "tcp", "all"])
+def test_information(transports):
+    ucp.init({"TLS": transports})
+    assert "transport" in ucp.get_ucp_context_info() or "resource" in ucp.get_ucp_context_info()
+    assert isinstance(ucp.get_ucp_worker_info(), str)
+    found = ucp.get_active_transports()
+    assert any(name.startswith(transports) for name in found) or (transports == "all" and found)
+    assert isinstance(ucp.get_ucp_worker(), int)
+
+
+def test_get_address():
+    assert ucp.get_address().count(".") == 3
+    with pytest.raises(OSError):
+        ucp.get_address("nonsense0")
+    with mock.patch.dict(os.environ, {"UCXPY_IFNAME": "lo"}):
+        assert ucp.get_address() == "127.0.0.1"
+
+
+async def test_handles():
+    listener, client = await connected(lambda ep: None)
+    assert isinstance(client.uid, int) and client.get_ucp_endpoint() == client.uid
+    assert isinstance(client.get_ucp_worker(), int)
+    assert client.ucx_info()
+    assert isinstance(client.cuda_support(), bool)
+    assert isinstance(listener.ip, str)
+    await client.close()
+    assert client.closed() and isinstance(client.uid, int)
+    assert not listener.closed()
+    listener.close()
+    listener.close()
+    assert listener.closed()
+
+
+@pytest.mark.parametrize("server_closes", [True, False])
+async def test_close_callback(server_closes):
+    called = [0]
+
+    def count():
+        called[0] += 1
+
+    async def server(ep):
+        if not server_closes:
+            ep.set_close_callback(count)
+        await ep.send(bytearray(10))
+        await ep.recv(bytearray(10))
+        if server_closes:
+            await ep.close()
+        else:
+            with pytest.raises(ucp.exceptions.UCXBaseException):
+                await ep.recv(bytearray(1))
+
+    listener, client = await connected(server)
+    if server_closes:
+        client.set_close_callback(count)
+    await client.recv(bytearray(10))
+    await client.send(bytearray(10))
+    if not server_closes:
+        await client.close()
+    for _ in range(1000):
+        if called[0]:
+            break
+        await asyncio.sleep(0.005)
+    await asyncio.sleep(0.05)
+    assert called == [1]
+    await client.close()
+    listener.close()
+
+
+@pytest.mark.parametrize("am", [True, False])
+@pytest.mark.parametrize("server_closes", [True, False])
+async def test_close_ends_what_waits(am, server_closes):
+    match = "While waiting for am_recv the endpoint was closed" if am else r"Recv.*tag"
+    ended = asyncio.get_running_loop().create_future()
+
+    async def wait(ep):
+        with pytest.raises(ucp.exceptions.UCXCanceled, match=match):
+            await (ep.am_recv() if am else ep.recv(bytearray(1)))
+        ended.set_result(True)
+
+    async def close(ep):
+        await asyncio.sleep(0.1)
+        await ep.close()
+
+    listener, client = await connected(close if server_closes else wait)
+    await (wait if server_closes else close)(client)
+    await asyncio.wait_for(ended, 10)
+    listener.close()
+
+
+async def test_messages_outlive_their_sender():
+    """What was sent before the close arrives, however late the receiver is."""
+
+    async def server(ep):
+        for i in range(10):
+            await ep.send(bytes([i]) * 10)
+        await ep.am_send(b"active")
+        await ep.close()
+
+    listener, client = await connected(server)
+    await asyncio.sleep(0.2)
+    into = bytearray(10)
+    for i in range(10):
+        await client.recv(into)
+        assert into == bytes([i]) * 10
+    assert await client.am_recv() == b"active"
+    for _ in range(200):
+        if client.closed():
+            break
+        await asyncio.sleep(0.01)
+    assert client.closed()
+    listener.close()
+
+
+async def test_listener_goes_endpoints_stay():
+    async def echo(ep):
+        into = bytearray(10)
+        await ep.recv(into)
+        await ep.send(into)
+
+    for how in ("close", "del"):
+        listener, client = await connected(echo)
+        if how == "close":
+            listener.close()
+            assert listener.closed()
+        del listener
+        await client.send(b"0123456789")
+        into = bytearray(10)
+        await client.recv(into)
+        assert into == b"0123456789"
+        await client.close()
+
+
+async def test_close_after_n_recv():
+    async def server(ep):
+        for _ in range(10):
+            await ep.send(bytearray(10))
+
+    for n, from_creation, received in ((10, False, 0), (5, False, 5), (10, True, 5), (0, False, 10), (10, True, 10)):
+        listener, client = await connected(server)
+        for _ in range(received):
+            await client.recv(bytearray(10))
+        client.close_after_n_recv(n, count_from_ep_creation=from_creation)
+        if received < 10:
+            with pytest.raises(ucp.exceptions.UCXError, match="already been set"):
+                client.close_after_n_recv(10)
+        for _ in range(10 - received):
+            await client.recv(bytearray(10))
+        assert client.closed()
+        listener.close()
+    listener, client = await connected(server)
+    for _ in range(10):
+        await client.recv(bytearray(10))
+    with pytest.raises(ucp.exceptions.UCXError, match="`n` cannot be less than current recv_count"):
+        client.close_after_n_recv(5, count_from_ep_creation=True)
+    await client.close()
+    listener.close()
+
+
+async def test_reset_is_refused_while_something_is_open():
+    def server(ep):
+        ep.abort()
+
+    listener = ucp.create_listener(server)
+    with pytest.raises(ucp.exceptions.UCXError, match="Trying to reset UCX"):
+        ucp.reset()
+    listener.close()
+    ucp.reset()
+    listener, client = await connected(server)
+    listener.close()
+    with pytest.raises(ucp.exceptions.UCXError, match="Trying to reset UCX"):
+        ucp.reset()
+    client.abort()
+    await asyncio.sleep(0.05)
+    ucp.reset()
+
+
+async def test_many_clients():
+    async def hello(ep):
+        message = bytearray(5)
+        await ep.recv(message)
+        await ep.send(message)
+        await ep.close()
+
+    async def client(port):
+        ep = await ucp.create_endpoint(ucp.get_address(), port)
+        message = bytearray(5)
+        await ep.send(b"hello")
+        await ep.recv(message)
+        assert message == b"hello"
+        await ep.close()
+
+    listeners = [ucp.create_listener(hello) for _ in range(2)]
+    await asyncio.gather(*(client(listener.port) for listener in listeners for _ in range(10)))
+    for listener in listeners:
+        listener.close()
+
+
+async def test_nobody_listens():
+    with pytest.raises((ucp.exceptions.UCXBaseException, asyncio.TimeoutError)):
+        await ucp.create_endpoint("127.0.0.1", 1)
+
+
+async def test_connect_timeout():
+    ucp.init(connect_timeout=0.2)
+    assert ucp.core._ctx.connect_timeout == 0.2
+    import socket
+
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        pytest.raises((asyncio.TimeoutError, ucp.exceptions.UCXBaseException)),
+    ):
+        await ucp.create_endpoint("127.0.0.1", silent.getsockname()[1])
+
+
+async def test_several_contexts():
+    first, second = ucp.ApplicationContext(), ucp.ApplicationContext()
+    done = asyncio.get_running_loop().create_future()
+
+    async def server(ep):
+        message = bytearray(2)
+        await ep.recv(message)
+        done.set_result(bytes(message))
+        await ep.close()
+
+    listener = first.create_listener(server)
+    ep = await second.create_endpoint(ucp.get_address(), listener.port)
+    await ep.send(b"ok")
+    assert await done == b"ok"
+    await ep.close()
+    listener.close()
+
+
+def dying(port, error_handling):
+    async def main():
+        ep = await ucp.create_endpoint(ucp.get_address(), port, endpoint_error_handling=error_handling)
+        await ep.send(b"0123456789")
+        await ep.recv(bytearray(10))
+        os._exit(0)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("error_handling", [True, False])
+async def test_peer_dies(error_handling, caplog):
+    met = asyncio.get_running_loop().create_future()
+
+    async def server(ep):
+        message = bytearray(10)
+        await ep.recv(message)
+        await ep.send(message)
+        met.set_result(ep)
+
+    listener = ucp.create_listener(server, endpoint_error_handling=error_handling)
+    process = mp.Process(target=dying, args=(listener.port, error_handling))
+    process.start()
+    ep = await met
+    while process.is_alive():
+        await asyncio.sleep(0.01)
+    process.join()
+    await asyncio.sleep(0.3)
+    ucp.progress()
+    assert ep._ep.is_alive() is not error_handling
+    await ep.close()
+    assert ("UCX failed closing worker" in caplog.text and "[Send shutdown]" in caplog.text) is not error_handling
+    listener.close()

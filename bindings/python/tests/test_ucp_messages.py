@@ -1,0 +1,201 @@
+"""UCX-Py programs: sending and receiving. TIMEOUT: 240"""
+
+import asyncio
+import functools
+
+import numpy as np
+import pytest
+from ucp_support import connected, event_loop_policy, fresh_ucp  # noqa: F401
+
+import ucp
+
+MODES = [True, False]
+
+
+@pytest.mark.parametrize("size", [1, 10, 10_000, 16 << 20])
+@pytest.mark.parametrize("blocking", MODES)
+async def test_echo_of_bytes(size, blocking):
+    ucp.init(blocking_progress_mode=blocking)
+    msg = bytearray(b"m" * size)
+
+    async def echo(ep):
+        into = bytearray(size)
+        await ep.recv(into)
+        await ep.send(into)
+        await ep.close()
+
+    listener, client = await connected(echo)
+    assert await client.send(msg) is True
+    resp = bytearray(size)
+    assert await client.recv(resp) is True
+    assert resp == msg
+    listener.close()
+    await client.close()
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000, 300_000])
+@pytest.mark.parametrize("dtype", ["u1", "i8", "f4"])
+async def test_echo_of_arrays(size, dtype):
+    msg = np.arange(size).astype(dtype)
+
+    async def echo(ep):
+        into = np.empty(size, dtype)
+        await ep.recv(into)
+        await ep.send(into)
+
+    listener, client = await connected(echo)
+    await client.send(msg)
+    resp = np.empty_like(msg)
+    await client.recv(resp)
+    np.testing.assert_array_equal(resp, msg)
+    await client.close()
+    listener.close()
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("size", [3, 200])
+async def test_wrong_size(before, size):
+    """A message shorter than the buffer, and one longer, whether it came before the receive or after."""
+
+    async def say_hi(ep):
+        await asyncio.sleep(0 if before else 0.1)
+        await ep.send(bytearray(size))
+        await asyncio.sleep(0.3)
+
+    listener, client = await connected(say_hi)
+    if before:
+        await asyncio.sleep(0.1)
+    kind, text = (ucp.exceptions.UCXMsgTruncated, r"length mismatch: 3 \(got\) != 100 \(expected\)")
+    if size > 100:
+        kind, text = ucp.exceptions.UCXError, "Message truncated"
+    with pytest.raises(kind, match=text):
+        await client.recv(bytearray(100))
+    await client.close()
+    listener.close()
+
+
+async def test_objects():
+    async def echo(ep):
+        await ep.send_obj(await ep.recv_obj())
+        got = await ep.recv_obj(tag="array", allocator=functools.partial(np.empty, dtype=np.uint8))
+        assert isinstance(got, np.ndarray)
+        await ep.send_obj(got, tag="array")
+
+    listener, client = await connected(echo)
+    for msg, options in ((bytearray(b"m" * 10), {}), (np.arange(100_000), {"tag": "array"})):
+        await client.send_obj(msg, **options)
+        assert bytes(await client.recv_obj(**options)) == bytes(msg)
+    await client.close()
+    listener.close()
+
+
+async def test_tags_in_any_order():
+    async def server(ep):
+        first, second = bytearray(5), bytearray(5)
+        await asyncio.gather(ep.recv(second, tag="msg2"), ep.recv(first, tag="msg1"))
+        assert (first, second) == (b"first", b"secon")
+        await asyncio.gather(ep.send(b"three", tag=3), ep.send(b"four4", tag=4, force_tag=True))
+
+    listener, client = await connected(server)
+    await client.send(b"first", tag="msg1")
+    await client.send(b"secon", tag="msg2")
+    four, three = bytearray(5), bytearray(5)
+    await client.recv(four, tag=4, force_tag=True)
+    await client.recv(three, tag=3)
+    assert (three, four) == (b"three", b"four4")
+    await client.close()
+    listener.close()
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000, 8192, 3_000_000])
+@pytest.mark.parametrize("wait_first", [True, False])
+@pytest.mark.parametrize("allocator", [None, bytearray, lambda n: np.empty(n, dtype=np.uint8)])
+async def test_active_messages(size, wait_first, allocator):
+    ucp.init()
+    if allocator is not None:
+        ucp.register_am_allocator(allocator, "host")
+    with pytest.raises(ucp.exceptions.UCXError):
+        ucp.register_am_allocator(bytearray, "nonsense")
+
+    async def echo(ep):
+        if wait_first:
+            await asyncio.sleep(0.05)
+        await ep.am_send(await ep.am_recv())
+        await ep.close()
+
+    listener, client = await connected(echo)
+    msg = np.arange(size, dtype=np.uint8)
+    await client.am_send(msg)
+    got = await client.am_recv()
+    assert isinstance(got, np.ndarray if allocator not in (None, bytearray) else bytearray)
+    assert bytes(got) == msg.tobytes()
+    await client.close()
+    listener.close()
+
+
+async def test_refused_buffers():
+    listener, client = await connected(lambda ep: None)
+    with pytest.raises(ValueError, match="contiguous"):
+        await client.send(np.arange(10)[::2])
+    with pytest.raises(ValueError, match="readonly"):
+        await client.recv(b"bytes")
+    await client.close()
+    for call in (client.send(b""), client.recv(bytearray()), client.am_send(b""), client.am_recv(), client.flush()):
+        with pytest.raises(ucp.exceptions.UCXCloseError):
+            await call
+    listener.close()
+
+
+async def test_cancelled_receive_takes_no_message():
+    async def server(ep):
+        await asyncio.sleep(0.1)
+        await ep.send(b"later")
+        await asyncio.sleep(0.5)
+
+    listener, client = await connected(server)
+    for _ in range(3):
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(client.recv(bytearray(5)), 0.01)
+    into = bytearray(5)
+    await client.recv(into)
+    assert into == b"later"
+    await client.close()
+    listener.close()
+
+
+async def test_flush_and_fence():
+    assert ucp.fence() is None
+    await ucp.flush()
+    assert ucp.core._ctx is None
+    kept = []
+    listener, client = await connected(kept.append)
+    ucp.fence()
+    await ucp.flush()
+    await client.flush()
+    await client.close()
+    listener.close()
+    kept.pop().abort()
+
+
+async def test_comm():
+    async def echo(ep):
+        into = ucp.Array(bytearray(4))
+        await ucp.comm.tag_recv(ep._ep, into, 4, ep._tags["msg_recv"])
+        await ucp.comm.tag_send(ep._ep, into, 4, ep._tags["msg_send"])
+        await ucp.comm.stream_recv(ep._ep, into, 4)
+        await ucp.comm.stream_send(ep._ep, into, 4)
+        got = await ucp.comm.am_recv(ep._ep)
+        await ucp.comm.am_send(ep._ep, ucp.Array(got), len(got))
+
+    listener, client = await connected(echo)
+    into = bytearray(4)
+    await client.send(b"tag!")
+    await client.recv(into)
+    assert into == b"tag!"
+    await ucp.comm.stream_send(client._ep, ucp.Array(b"strm"), 4)
+    await ucp.comm.stream_recv(client._ep, ucp.Array(into), 4)
+    assert into == b"strm"
+    await client.am_send(b"am!!")
+    assert await client.am_recv() == b"am!!"
+    await client.close()
+    listener.close()
