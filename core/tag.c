@@ -327,12 +327,16 @@ int32_t hws_tag_probe(hws_id source, uint64_t tag, uint64_t mask, hws_message_in
 {
     struct hws__post p = {.source = source};
     struct hws__message *m;
-    hws_message_info out;
+    hws_message_info out = {0};
     bool nested;
     int32_t r;
 
     HWS__ENTER();
     if ((r = source_of(&p)) < 0) {
+        return r;
+    }
+    /* A wrong size is an error whether a message is there or not. */
+    if (info != NULL && (r = hws__fill(info, &out, sizeof out, "message info")) < 0) {
         return r;
     }
     nested = hws__own(p.worker);

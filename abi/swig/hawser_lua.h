@@ -231,7 +231,8 @@ static int get_record(lua_State *L, int at, const struct fields *fields, void *t
         while (f->name != NULL && strcmp(f->name, name) != 0) {
             f++;
         }
-        if (f->name == NULL) {
+        /* The size is that of the memory behind the structure, which is ours. */
+        if (f->name == NULL || strcmp(name, "struct_size") == 0) {
             lua_pushfstring(L, "%s has no field %s here", fields->name, name);
             return -1;
         }

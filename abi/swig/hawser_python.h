@@ -243,7 +243,8 @@ static int get_record(PyObject *from, const struct fields *fields, void *to, PyO
         while (f->name != NULL && strcmp(f->name, name) != 0) {
             f++;
         }
-        if (f->name == NULL) {
+        /* The size is that of the memory behind the structure, which is ours. */
+        if (f->name == NULL || strcmp(name, "struct_size") == 0) {
             PyErr_Format(PyExc_TypeError, "%s has no field %s here", fields->name, name);
             return -1;
         }

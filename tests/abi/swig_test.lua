@@ -138,8 +138,8 @@ end
 
 function tests.options()
     local other = assert(hawser.context_open{name = "other", config = {"RNDV_THRESH", "1234"}})
-    assert(hawser.worker_open(other, {mode = hawser.PROGRESS_THREAD, cpu_mask = {1, -1}}))
-    equal(hawser.close_wait(other, 10 * SECOND), true)
+    assert(hawser.worker_open(other, {mode = hawser.PROGRESS_BLOCKING, cpu_mask = {1, -1}}))
+    equal(assert(hawser.close_wait(other, 10 * SECOND)), true)
     assert(hawser.describe(client):find "UCP endpoint")
 end
 

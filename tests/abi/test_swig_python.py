@@ -160,7 +160,7 @@ class Errors(WithPair):
         hawser.close_wait(context, 10**10)
         context = hawser.context_open({"config": ["RNDV_THRESH", "1234"]})
         mask = [1, 2**64 - 1]
-        worker = hawser.worker_open(context, {"mode": hawser.PROGRESS_THREAD, "cpu_mask": mask, "name": "w"})
+        worker = hawser.worker_open(context, {"mode": hawser.PROGRESS_BLOCKING, "cpu_mask": mask, "name": "w"})
         self.assertEqual(hawser.kind(worker), hawser.KIND_WORKER)
         hawser.close_wait(context, 10**10)
         with self.assertRaises(HawserError):

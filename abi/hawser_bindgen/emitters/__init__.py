@@ -19,6 +19,7 @@ from . import (
     swig_lua,
     swig_python,
     symbol_map,
+    vectors,
 )
 
 BUILTIN: dict[str, ModuleType] = {
@@ -33,4 +34,5 @@ BUILTIN: dict[str, ModuleType] = {
     "swig-lua": swig_lua,
     "swig-python": swig_python,
     "symbol-map": symbol_map,
+    "vectors": vectors,
 }

@@ -149,186 +149,121 @@ MULTI_LIST: int
 
 def version() -> int:
     """The version of the running library."""
-
 def abi_version() -> int:
     """The version of the ABI; it grows when functions or structure tails are added."""
-
 def last_error() -> Record:
     """The details of the last failed call on this thread."""
-
 def error_text(code: int) -> str:
     """The text of a code, for people."""
-
 def error_name(code: int) -> str:
     """The name of a code without its prefix, such as "TIMED_OUT"."""
-
 def error_category(code: int) -> str:
     """The category of a code: "usage", "state", "peer", "resource", "operation" or "system"."""
-
 def library_open(ucx: str | None) -> Record:
     """Load UCX, if that has not happened, and describe it."""
-
 def context_open(opts: Options = None) -> int:
     """Open a context: one UCX instance with its configuration."""
-
 def close(id: int) -> None:
     """
     Close any object: context, worker, listener, endpoint, queue, message, buffer, or forget an operation
     whose result nobody will fetch.
     """
-
 def close_wait(id: int, timeout_ns: int) -> None:
     """hws_close(), then wait until the object is gone."""
-
 def user_set(id: int, user: int) -> None:
     """Attach a value to an object."""
-
 def user_get(id: int) -> int:
     """The value attached to an object, 0 at first."""
-
 def kind(id: int) -> int:
     """The kind of an id (HWS_KIND_*), if it names something that lives."""
-
 def worker_open(context: int, opts: Options = None) -> int:
     """Open a worker: a progress domain with its own UCX workers."""
-
 def worker_progress(worker: int) -> int:
     """Make progress once: network, submissions of other threads, deadlines; deliver what is ready."""
-
 def worker_fd(worker: int) -> int:
     """The descriptor that becomes readable when an armed worker has work."""
-
 def worker_arm(worker: int) -> None:
     """
     Prepare the descriptor: after 0 it becomes readable at the next work; after HWS_E_BUSY there is work
     already: call hws_worker_progress() until 0 and arm again.
     """
-
 def worker_wait(worker: int, timeout_ns: int) -> int:
     """Make progress until something was delivered or the time is over; sleeps when idle."""
-
 def worker_signal(worker: int) -> None:
     """Wake every thread that sleeps in this worker."""
-
 def listen(worker: int, host: str | None, port: int, opts: Options = None) -> int:
     """Listen for peers."""
-
 def accept(endpoint: int) -> None:
     """Let a peer in whose REQUEST was delivered; ACCEPTED follows."""
-
 def reject(endpoint: int) -> None:
     """Turn a peer away whose REQUEST was delivered; its connect ends in HWS_E_REJECTED."""
-
 def listener_query(listener: int) -> Record:
     """Where a listener listens, and its counters."""
-
 def connect(
-    worker: int,
-    host: str,
-    port: int,
-    endpoint_opts: Options = None,
-    opts: Options = None,
+    worker: int, host: str, port: int, endpoint_opts: Options = None, opts: Options = None,
 ) -> tuple[int, int, int | Record]:
     """Connect to a listener."""
-
 def abort(endpoint: int) -> None:
     """Close an endpoint at once: pending operations end with HWS_E_CANCELED, the peer sees a failure."""
-
 def endpoint_query(endpoint: int) -> Record:
     """What an endpoint is connected to, how, and what passed through it."""
-
 def cancel(op: int) -> None:
     """Ask for the end of an operation."""
-
 def wait(op: int, timeout_ns: int) -> Record:
     """
     Wait for an operation that has neither callback nor queue, making progress meanwhile, and take its result;
     the id is stale then.
     """
-
 def wait_many(ops: Sequence[int], mode: int, timeout_ns: int) -> tuple[int, list[int], list[Record]]:
     """Wait for one or all of many operations of one worker and take their results."""
-
 def queue_open(opts: Options = None) -> int:
     """Open a completion queue: events for one consumer, taken in batches on its own thread."""
-
 def queue_fd(queue: int) -> int:
     """The descriptor that is readable exactly while the queue holds events."""
-
 def queue_pop(queue: int, count: int, timeout_ns: int) -> tuple[int, list[Record]]:
     """Take events; while there are none, make progress on the workers that feed the queue."""
-
 def flush(source: int, opts: Options = None) -> tuple[int, int | Record]:
     """
     Complete everything posted before on an endpoint, or on all endpoints of a worker: data has left this
     process and, for shared memory, reached the peer's.
     """
-
 def tag_send(endpoint: int, buffer: Buffer, tag: int, opts: Options = None) -> tuple[int, int | Record]:
     """Send a tagged message."""
-
 def tag_send_sync(endpoint: int, buffer: Buffer, tag: int, opts: Options = None) -> tuple[int, int | Record]:
     """Send a tagged message that completes when the peer has matched it with a receive."""
-
 def tag_recv(source: int, buffer: Buffer, tag: int, mask: int, opts: Options = None) -> tuple[int, int | Record]:
     """Receive a tagged message from one endpoint, or from any endpoint of a worker."""
-
 def tag_probe(source: int, tag: int, mask: int) -> tuple[Record, int]:
     """Look for a message that has arrived and was not received."""
-
 def message_recv(message: int, buffer: Buffer, opts: Options = None) -> tuple[int, int | Record]:
     """Receive the data of a message that a probe took."""
-
 def stream_send(endpoint: int, buffer: Buffer, opts: Options = None) -> tuple[int, int | Record]:
     """Send bytes."""
-
 def stream_recv(endpoint: int, buffer: Buffer, opts: Options = None) -> tuple[int, int | Record]:
     """Receive bytes: as many as are there, or with HWS_OP_WAIT_ALL exactly `length`."""
-
 def am_handler(worker: int, am_id: int, opts: Options = None) -> None:
     """Set, replace or unset the handler of an active-message id on a worker, for all its endpoints."""
-
 def am_send(
-    endpoint: int,
-    am_id: int,
-    header: Buffer | None,
-    buffer: Buffer,
-    opts: Options = None,
+    endpoint: int, am_id: int, header: Buffer | None, buffer: Buffer, opts: Options = None,
 ) -> tuple[int, int | Record]:
     """Send an active message."""
-
 def am_recv(buffer_id: int, buffer: Buffer, opts: Options = None) -> tuple[int, int | Record]:
     """Fetch the data of a message told of with HWS_EVENT_FLAG_RNDV."""
-
 def am_header_max(worker: int) -> int:
     """The largest header of an active message on this worker, in bytes."""
-
 def buffer_data(buffer: int) -> bytes:
     """The memory of a buffer; released by hws_close(id)."""
-
 def describe(id: int) -> str:
     """A description for people of UCX's view of a context, worker or endpoint."""
-
 def stats_get(id: int) -> Record:
     """The counters of a context (all its workers) or of one worker."""
-
 def multi_send(
-    endpoint: int,
-    tag: int,
-    segments: Sequence[Buffer],
-    multi_opts: Options = None,
-    opts: Options = None,
+    endpoint: int, tag: int, segments: Sequence[Buffer], multi_opts: Options = None, opts: Options = None,
 ) -> tuple[int, int | Record]:
     """Send segments as one message."""
-
 def multi_recv(
-    source: int,
-    tag: int,
-    mask: int,
-    recv_opts: Options = None,
-    opts: Options = None,
+    source: int, tag: int, mask: int, recv_opts: Options = None, opts: Options = None,
 ) -> tuple[int, int | Record]:
     """Receive a multi-buffer message from one endpoint, or from any endpoint of a worker."""
-
 def multi_fetch(buffer: int, segments: Sequence[Buffer], opts: Options = None) -> tuple[int, int | Record]:
     """Move the data of a listed message into the receiver's memory."""
