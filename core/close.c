@@ -2,8 +2,10 @@
 #include "error.h"
 #include "guard.h"
 #include "listener.h"
+#include "memory.h"
 #include "progress.h"
 #include "queue.h"
+#include "rkey.h"
 #include "time.h"
 
 static void listener_command(struct hws__worker *w, void *arg)
@@ -57,6 +59,15 @@ static int32_t on_worker(struct hws__worker *w, void (*fn)(struct hws__worker *,
     return HWS_OK;
 }
 
+static void rkey_command(struct hws__worker *w, void *arg)
+{
+    struct hws__rkey *k = hws__obj_find(&hws__objects, (hws_id)(uintptr_t)arg);
+
+    if (k != NULL && k->worker == w) {
+        hws__rkey_close(k);
+    }
+}
+
 static int32_t close_op(hws_id id)
 {
     struct hws__op *op = hws__op_find(id);
@@ -86,6 +97,8 @@ int32_t hws_close(hws_id id)
         return hws__queue_close(id);
     case HWS_KIND_OP:
         return close_op(id);
+    case HWS_KIND_MEMORY:
+        return hws__memory_close(id);
     default:
         break;
     }
@@ -94,6 +107,9 @@ int32_t hws_close(hws_id id)
     }
     if (hws__id_kind(id) == HWS_KIND_LISTENER) {
         return on_worker(((struct hws__listener *)(void *)o)->worker, listener_command, id);
+    }
+    if (hws__id_kind(id) == HWS_KIND_RKEY) {
+        return on_worker(((struct hws__rkey *)(void *)o)->worker, rkey_command, id);
     }
     return on_worker(((struct hws__message *)(void *)o)->worker, message_command, id);
 }

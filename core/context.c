@@ -4,9 +4,11 @@
 #include "guard.h"
 #include "host.h"
 #include "log.h"
+#include "memory.h"
 #include "options.h"
 #include "time.h"
 #include "ucx_config.h"
+#include "ucx_find.h"
 #include "ucx_loader.h"
 #include "worker.h"
 #include <stdio.h>
@@ -34,11 +36,15 @@ struct hws__context *hws__context_find(hws_id id, int32_t *error)
 
 static uint64_t ucx_features(uint64_t features)
 {
+    /* Where UCX serves remote access by messages it obeys every peer, so it does so only where it
+     * has hardware for it or the user asks. Elsewhere Hawser does it, see rma.h. */
+    bool ucx = hws__rdma_present() || (features & HWS_FEATURE_UCX_RMA);
+
     /* TAG is for raw endpoints; AM carries everything else; WAKEUP lets idle workers sleep. */
     return UCP_FEATURE_AM | UCP_FEATURE_WAKEUP | UCP_FEATURE_TAG |
            (features & HWS_FEATURE_STREAM ? UCP_FEATURE_STREAM : 0) |
-           (features & HWS_FEATURE_RMA ? UCP_FEATURE_RMA : 0) |
-           (features & HWS_FEATURE_ATOMIC ? UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64 : 0);
+           (ucx && (features & HWS_FEATURE_RMA) ? UCP_FEATURE_RMA : 0) |
+           (ucx && (features & HWS_FEATURE_ATOMIC) ? UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64 : 0);
 }
 
 static int32_t init_ucx(struct hws__context *c, int profile, ucp_context_h *out)
@@ -203,7 +209,7 @@ static int32_t fill(struct hws__context *c, const hws_context_opts *o)
     if (o->flags & ~(uint32_t)(HWS_CONTEXT_NO_SHARED_MEMORY | HWS_CONTEXT_UCX_CONFIG_ONLY)) {
         return hws__fail(HWS_E_INVALID, 0, "unknown flags %#x", o->flags);
     }
-    if (o->features >> 5 != 0) {
+    if (o->features >> 6 != 0) {
         return hws__fail(HWS_E_INVALID, 0, "unknown features %#llx",
                          (unsigned long long)o->features);
     }
@@ -238,6 +244,7 @@ int32_t hws_context_open(const hws_context_opts *opts, hws_id *out)
     if (c == NULL) {
         return hws__fail(HWS_E_NO_MEMORY, 0, "context");
     }
+    hws__list_init(&c->memories);
     if ((r = fill(c, &o)) < 0) {
         free_parts(c);
         hws__obj_free(&hws__objects, &c->obj);
@@ -252,6 +259,7 @@ int32_t hws_context_open(const hws_context_opts *opts, hws_id *out)
 static void finish(struct hws__context *c)
 {
     hws__background_stop(&c->background);
+    hws__memory_end(c);
     if (c->tcp != NULL) {
         hws__ucx.ucp_cleanup(c->tcp);
     }

@@ -36,6 +36,7 @@ struct hws__context {
     hws_id workers[HWS__WORKERS];
     uint32_t worker_count, opening; /* workers that are there, and on their way */
     struct hws__background background;
+    struct hws__list memories; /* registered, see memory.h */
 };
 
 struct hws__context *hws__context_find(hws_id id, int32_t *error);

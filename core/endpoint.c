@@ -8,6 +8,8 @@
 #include "log.h"
 #include "multi.h"
 #include "progress.h"
+#include "rkey.h"
+#include "rma.h"
 #include "sockets.h"
 #include "time.h"
 #include "ucx_loader.h"
@@ -27,6 +29,8 @@ struct hws__endpoint *hws__endpoint_new(struct hws__worker *w)
     if (ep != NULL) {
         ep->worker = w;
         hws__list_init(&ep->ops);
+        hws__list_init(&ep->rkeys);
+        hws__list_init(&ep->rma.jobs);
         hws__list_init(&ep->link);
         hws__list_init(&ep->wait_link);
         hws__list_init(&ep->attention);
@@ -60,6 +64,7 @@ void hws__endpoint_forget(struct hws__endpoint *ep)
     }
     hws__list_remove(&ep->attention);
     hws__list_remove(&ep->wait_link);
+    hws__rkeys_forget(ep);
     free(ep->addresses);
     ep->addresses = NULL;
     ep->phase = HWS__PHASE_GONE;
@@ -164,6 +169,7 @@ void hws__endpoint_detach(struct hws__endpoint *ep)
     ucp_ep_h ucx = ep->ucx;
 
     hws__uworker_unrequest(ep);
+    hws__rkeys_detach(ep);
     ep->open = false;
     if (u == NULL) {
         return;
@@ -318,6 +324,7 @@ static void finish(struct hws__endpoint *ep)
 static void force(struct hws__endpoint *ep)
 {
     hws__endpoint_end_matching(ep, HWS_E_CANCELED);
+    hws__rma_end(ep, ep->failed ? ep->status : HWS_E_CANCELED);
     if (ep->connect != NULL) {
         struct hws__op *op = ep->connect;
 
@@ -399,6 +406,7 @@ static void ucx_failed(struct hws__endpoint *ep)
     }
     if (ep->peer_closed) {
         hws__endpoint_end_matching(ep, HWS_E_PEER_CLOSED);
+        hws__rma_end(ep, HWS_E_PEER_CLOSED);
         drop_unfetched(ep);
         hws__endpoint_detach(ep);
         return;
@@ -424,6 +432,7 @@ static void handle_failure(struct hws__endpoint *ep)
     }
     ep->failure_handled = true;
     hws__endpoint_end_matching(ep, ep->status);
+    hws__rma_end(ep, ep->status);
     drop_unfetched(ep);
     hws__endpoint_detach(ep);
     ep->deadline = 0;
@@ -488,12 +497,17 @@ void hws__endpoint_step(struct hws__endpoint *ep)
             force(ep);
         }
     }
+    if (!hws__list_empty(&ep->rma.jobs)) {
+        hws__rma_push(ep);
+    }
     if (ep->peer_closed && !ep->told) {
         hws__endpoint_end_matching(ep, HWS_E_PEER_CLOSED);
+        hws__rma_end(ep, HWS_E_PEER_CLOSED);
         tell_disconnected(ep, HWS_E_PEER_CLOSED);
     }
     if (ep->phase == HWS__PHASE_FLUSHING && ep->closing_ucx == NULL &&
-        (ep->raw || ep->peer_closed || !hws__flush_sends(ep, UINT64_MAX))) {
+        (ep->raw || ep->peer_closed ||
+         (!hws__flush_sends(ep, UINT64_MAX) && hws__rma_flushed(ep)))) {
         if (ep->raw || ep->peer_closed) {
             force(ep);
         } else {

@@ -4,6 +4,7 @@
 #ifndef HWS_CORE_ENDPOINT_H
 #define HWS_CORE_ENDPOINT_H
 
+#include "rma_state.h"
 #include "worker.h"
 #include <netinet/in.h>
 
@@ -63,6 +64,7 @@ struct hws__endpoint {
     uint64_t multi_bytes_max;            /* what the peer takes */
     uint32_t multi_count_max;
     struct hws__list ops;
+    struct hws__list rkeys;
     uint32_t op_count;
 
     struct hws__list link;      /* of the worker */
@@ -90,6 +92,9 @@ struct hws__endpoint {
     struct sockaddr_storage request_peer; /* of the connection request */
 
     uint64_t flush_sent, flush_acked; /* sequence numbers of flushes */
+    uint64_t flush_messages;          /* messages sent when that flush was */
+
+    struct hws__rma rma;
 
     /* Hello. */
     uint64_t peer_pid, peer_host;

@@ -11,13 +11,24 @@
 #include "hello.h"
 #include "post.h"
 #include "progress.h"
+#include "rma.h"
 #include "ucx_loader.h"
 
 static bool is_send(const struct hws__op *op)
 {
-    return op->stage == HWS__STAGE_UCX &&
-           (op->kind == HWS_EVENT_TAG_SEND || op->kind == HWS_EVENT_AM_SEND ||
-            op->kind == HWS_EVENT_STREAM_SEND || op->kind == HWS_EVENT_MULTI_SEND);
+    switch (op->kind) {
+    case HWS_EVENT_TAG_SEND:
+    case HWS_EVENT_AM_SEND:
+    case HWS_EVENT_STREAM_SEND:
+    case HWS_EVENT_MULTI_SEND:
+        return op->stage == HWS__STAGE_UCX;
+    case HWS_EVENT_PUT:
+    case HWS_EVENT_GET:
+    case HWS_EVENT_ATOMIC:
+        return op->stage == HWS__STAGE_UCX || op->stage == HWS__STAGE_OWN;
+    default:
+        return false;
+    }
 }
 
 bool hws__flush_sends(const struct hws__endpoint *ep, uint64_t sequence)
@@ -32,6 +43,13 @@ bool hws__flush_sends(const struct hws__endpoint *ep, uint64_t sequence)
     return false;
 }
 
+/* Nothing that needs the peer since the last flush: what is left is done, or UCX has flushed it. */
+static bool rma_only(const struct hws__endpoint *ep)
+{
+    return ep->rma.direct + ep->rma.ucx != 0 && ep->sent == ep->flush_messages &&
+           ep->flush_acked >= ep->flush_sent;
+}
+
 /* What a flush asks of each endpoint it is about: true if this one is done with. */
 static bool passed(struct hws__endpoint *ep, const struct hws__op *op)
 {
@@ -41,11 +59,16 @@ static bool passed(struct hws__endpoint *ep, const struct hws__op *op)
     if (hws__flush_sends(ep, op->sequence)) {
         return false;
     }
-    if (ep->raw) {
+    if (!hws__rma_flushed(ep)) {
+        return false;
+    }
+    if (ep->raw || rma_only(ep)) {
         return true;
     }
     if (ep->flush_sent < op->sequence) {
         ep->flush_sent = op->sequence;
+        ep->flush_messages = ep->sent;
+        ep->rma.messages_flushing = ep->rma.messages;
         hws__flush_send(ep, op->sequence);
     }
     return false;

@@ -6,6 +6,7 @@
 #include "log.h"
 #include "multi.h"
 #include "progress.h"
+#include "rma.h"
 #include "ucx_loader.h"
 #include <stdlib.h>
 #include <string.h>
@@ -320,6 +321,7 @@ static void dispatch(struct hws__endpoint *ep, const struct control *m)
         break;
     case FLUSH_ACK:
         ep->flush_acked = m->sequence > ep->flush_acked ? m->sequence : ep->flush_acked;
+        hws__rma_acked(ep);
         ep->worker->todo = true;
         break;
     case MULTI_REFUSED:

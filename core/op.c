@@ -6,6 +6,7 @@
 #include "options.h"
 #include "progress.h"
 #include "queue.h"
+#include "rma.h"
 #include "ucx_loader.h"
 #include <stdlib.h>
 #include <string.h>
@@ -309,6 +310,9 @@ void hws__op_unlink(struct hws__op *op)
     }
     if (op->heap != 0) {
         hws__heap_remove(op->worker, op);
+    }
+    if (op->kind >= HWS_EVENT_PUT && op->kind <= HWS_EVENT_ATOMIC) {
+        hws__rma_forget(op);
     }
     hws__list_remove(&op->link);
     if (op->ep != NULL) {

@@ -25,6 +25,8 @@
 struct hws__worker;
 struct hws__endpoint;
 struct hws__queue;
+struct hws__rkey;
+struct hws__rma_job;
 struct hws__post;
 struct hws__scope;
 struct hws__uworker;
@@ -80,6 +82,8 @@ struct hws__op {
     hws_id source;
 
     void *ucx;                    /* the UCX request */
+    struct hws__rkey *rkey;       /* remote memory access: the key, if UCX uses it */
+    struct hws__rma_job *job;     /* remote memory access: its messages that wait, or null */
     struct hws__uworker *uworker; /* that holds it */
     uint64_t deadline;
     uint32_t heap; /* index in the worker's heap of deadlines + 1, 0: none */
@@ -92,7 +96,10 @@ struct hws__op {
     hws_task_fn task_fn;
     uint64_t period;
     hws_iov iov[HWS__OP_IOV];
-    char header[HWS__OP_HEADER];
+    union {
+        char header[HWS__OP_HEADER];
+        uint64_t rma[48]; /* a struct hws__rma_job, or what an atomic of UCX's needs */
+    };
     uint64_t submitted[32]; /* a submission, see submit.c */
 };
 
@@ -109,7 +116,7 @@ struct hws__post {
     void *buffer;
     uint64_t length;
     uint64_t tag;
-    uint64_t mask; /* or the length of the header */
+    uint64_t mask; /* or the length of the header, or the address at the peer */
     const void *header;
     uint64_t keep;            /* bytes of `header` that a submission copies, but for AM_SEND */
     const hws_op_opts *opts;  /* never null inside run */
@@ -122,6 +129,8 @@ struct hws__post {
     int32_t done_status; /* HWS_DONE with this status: truncated */
     const void *done_record;
     uint32_t am_id;
+    hws_id rkey;      /* remote memory access: the key */
+    uint64_t operand; /* of an atomic */
 };
 
 /** An operation for a pending posting: p->op, or a free one; initialised, with an id. */

@@ -140,10 +140,10 @@ static void retire_dead(struct hws__worker *w)
             continue;
         }
         u->dead_since = u->dead_since != 0 ? u->dead_since : now;
-        if ((!hws__list_empty(&u->held) && !w->closing) ||
+        if (((!hws__list_empty(&u->held) || u->pinned != 0) && !w->closing) ||
             ((u->pending != 0 || u->idle < QUIET) && now - u->dead_since < DRAIN_NS)) {
             hws__uworker_heat_again(u);
-            w->dead_count += hws__list_empty(&u->held) || w->closing;
+            w->dead_count += (hws__list_empty(&u->held) && u->pinned == 0) || w->closing;
             continue;
         }
         hws__uworker_retire(u);

@@ -6,6 +6,7 @@
 #include "multi.h"
 #include "progress.h"
 #include "raw.h"
+#include "rma.h"
 #include "ucx_loader.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -39,6 +40,8 @@ struct hws__uworker *hws__uworker_create(struct hws__context *c, int role)
     hws__list_init(&u->hot_link);
     hws__list_init(&u->held);
     hws__list_init(&u->fetching);
+    hws__list_init(&u->rkeys);
+    hws__list_init(&u->answers);
     if ((s = hws__ucx.ucp_worker_query(u->ucx, &a)) != UCS_OK ||
         a.thread_mode < UCS_THREAD_MODE_SERIALIZED ||
         (s = hws__ucx.ucp_worker_get_efd(u->ucx, &u->efd)) != UCS_OK) {
@@ -91,6 +94,7 @@ int32_t hws__uworker_adopt(struct hws__worker *w, struct hws__uworker *u)
         set_handler(u, HWS__AM_USER, hws__am_cb);
         set_handler(u, HWS__AM_MULTI, hws__multi_cb);
         set_handler(u, HWS__AM_MULTI_PART, hws__multi_part_cb);
+        set_handler(u, HWS__AM_RMA, hws__rma_cb);
     } else {
         hws__raw_handlers(u);
     }
@@ -112,6 +116,7 @@ static void destroyed(struct hws__worker *w, void *arg)
     atomic_fetch_sub(&w->jobs, 1);
     hws__op_orphans(w, u);
     hws__am_orphans(u);
+    hws__rma_orphans(u);
     if (u->role == HWS__ISOLATED) {
         hws__isolated_unreserve(u->context);
     }
@@ -138,6 +143,7 @@ void hws__uworker_retire(struct hws__uworker *u)
     while ((n = hws__list_pop(&u->held)) != NULL) {
         hws__message_orphan(hws__container(n, struct hws__message, held));
     }
+    hws__rkeys_orphan(u);
     epoll_ctl(w->epfd, EPOLL_CTL_DEL, u->efd, NULL);
     hws__list_remove(&u->link);
     hws__list_remove(&u->hot_link);

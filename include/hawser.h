@@ -8,6 +8,8 @@
  *   3. Errors             8. Endpoint                13. Buffers
  *   4. Library and log    9. Operations and queues   14. Information and statistics
  *   5. Context           10. Tagged messages         15. Multi-buffer messages
+ *                                                    16. Memory and remote keys
+ *                                                    17. Remote memory access
  *
  * SHAPE. A context holds one UCX instance and its configuration. A worker is a progress domain. A
  * listener or an endpoint lives on a worker. Everything is named by an id and closed by
@@ -111,6 +113,9 @@ typedef struct hws_iov {
 #define HWS_EVENT_FLUSH 7
 #define HWS_EVENT_CONNECT 8
 #define HWS_EVENT_TASK 9
+#define HWS_EVENT_PUT 10
+#define HWS_EVENT_GET 11
+#define HWS_EVENT_ATOMIC 12 /* tag: what was in the remote memory before */
 #define HWS_EVENT_MULTI_SEND 20
 #define HWS_EVENT_MULTI_RECV 21 /* detail: hws_multi_detail, unless it ends hws_multi_fetch() */
 #define HWS_EVENT_MULTI_LIST 22 /* what HWS_MULTI_LIST asked for; detail: hws_multi_detail */
@@ -120,6 +125,7 @@ typedef struct hws_iov {
 #define HWS_EVENT_DISCONNECTED \
     35                      /* the peer left (HWS_E_PEER_CLOSED) or failed; once an endpoint */
 #define HWS_EVENT_CLOSED 36 /* the last event of its source */
+#define HWS_EVENT_NOTIFY 40 /* a peer's hws_put_notify(); tag: its value, length: bytes written */
 
 /** Bits of hws_event.flags. */
 #define HWS_EVENT_FLAG_BUFFER 1 /* detail names a buffer that the receiver must release */
@@ -312,6 +318,8 @@ HWS_API int32_t hws_library_open(const char *ucx, hws_library_info *out);
 #define HWS_FEATURE_AM 4
 #define HWS_FEATURE_RMA 8
 #define HWS_FEATURE_ATOMIC 16
+#define HWS_FEATURE_UCX_RMA \
+    32 /* plain UCX programs too, on raw endpoints: see section 14, SAFETY */
 
 /** hws_context_opts.flags */
 #define HWS_CONTEXT_NO_SHARED_MEMORY 1 /* every connection goes by TCP or RDMA */
@@ -1121,6 +1129,236 @@ HWS_API int32_t hws_multi_recv(hws_id source, uint64_t tag, uint64_t mask,
  */
 HWS_API int32_t hws_multi_fetch(hws_id buffer, const hws_segment *segments, uint64_t count,
                                 const hws_op_opts *opts, hws_id *op);
+
+/* ------------------------------------------------------------------------------------------------
+ * 16. Memory and remote keys
+ *
+ * Memory that peers read and write by themselves is registered with a context, its key is packed,
+ * sent to the peer by any means, and unpacked there on the endpoint over which it will be used.
+ *
+ * SAFETY. A peer reaches registered memory only, with a key that was given to it, inside its bounds
+ * and for the access it was registered for; a violation ends the connection. HWS_FEATURE_UCX_RMA
+ * gives this up: UCX then serves remote access itself (to plain UCX programs on raw endpoints) and
+ * obeys any peer of the context for any address. RDMA hardware checks keys by itself, but a context
+ * with RDMA devices and these features serves as that one does: only trusted peers there.
+ */
+
+/** hws_mem_opts.flags */
+#define HWS_MEM_NONBLOCK 1 /* map pages when they are first used: faster now, slower then */
+#define HWS_MEM_FIXED 2    /* allocate exactly at `address`, or fail */
+
+/** hws_mem_opts.access: what the memory will be used for; 0: everything. */
+#define HWS_MEM_LOCAL_READ 1
+#define HWS_MEM_LOCAL_WRITE 2
+#define HWS_MEM_REMOTE_READ 4
+#define HWS_MEM_REMOTE_WRITE 8
+
+typedef struct hws_mem_opts {
+    uint32_t struct_size;
+    uint32_t flags;
+    uint32_t memory_kind; /* HWS_MEMORY_* */
+    uint32_t access;
+    void *address; /* where to allocate, as a wish or with HWS_MEM_FIXED; nullable */
+} hws_mem_opts;
+
+/**
+ * Register memory of the caller's with a context.
+ * @param length    bytes, not 0
+ * @param opts      nullable: host memory, every access
+ * @param[out] out  the id; released by hws_close(), or with the context
+ * @return 0, HWS_E_INVALID, HWS_E_BUFFER_KIND, HWS_E_NO_MEMORY, HWS_E_NO_RESOURCE (locked memory)
+ * @thread any  @blocks while pages are mapped
+ * @owns the memory stays the caller's and must live until the id is closed  @since 0.1
+ * @ucx ucp_mem_map
+ */
+HWS_API int32_t hws_mem_register(hws_id context, void *base, uint64_t length,
+                                 const hws_mem_opts *opts, hws_id *out);
+
+/**
+ * Allocate memory and register it: preferably in shared memory, where a peer on the same machine
+ * then reaches it without a copy (see hws_rkey_ptr()) and without this process making progress.
+ * @param length    bytes at least, not 0; hws_mem_query() tells the length and where it is
+ * @param opts      nullable: host memory, every access
+ * @param[out] out  the id; the memory is freed when it is closed, or with the context
+ * @return 0, HWS_E_INVALID, HWS_E_BUFFER_KIND, HWS_E_NO_MEMORY
+ * @thread any  @blocks while pages are mapped  @owns the library, until the id is closed  @since 0.1
+ * @ucx ucp_mem_map with UCP_MEM_MAP_ALLOCATE
+ */
+HWS_API int32_t hws_mem_alloc(hws_id context, uint64_t length, const hws_mem_opts *opts,
+                              hws_id *out);
+
+typedef struct hws_mem_info {
+    uint32_t struct_size; /* in */
+    uint32_t memory_kind; /* HWS_MEMORY_*, as UCX sees it */
+    void *base;
+    uint64_t length;    /* bytes */
+    uint32_t allocated; /* 1: by hws_mem_alloc() */
+    uint32_t uses;      /* plans and operations that hold it now */
+} hws_mem_info;
+
+/**
+ * Where a registered memory is, and what it is.
+ * @return 0, or the id's error
+ * @thread any  @blocks no  @owns nothing  @since 0.1  @ucx ucp_mem_query
+ */
+HWS_API int32_t hws_mem_query(hws_id memory, hws_mem_info *out);
+
+#define HWS_MEM_ADVISE_NORMAL 0
+#define HWS_MEM_ADVISE_WILLNEED 1 /* will be used soon: map its pages now */
+
+/**
+ * Advise how a part of a registered memory will be used.
+ * @param offset  bytes from its base
+ * @param length  bytes
+ * @return 0, HWS_E_INVALID if the part is not inside, HWS_E_UNSUPPORTED
+ * @thread any  @blocks while pages are mapped  @owns nothing  @since 0.1  @ucx ucp_mem_advise
+ */
+HWS_API int32_t hws_mem_advise(hws_id memory, uint64_t offset, uint64_t length, uint32_t advice);
+
+/** hws_rkey_pack() and hws_rkey_unpack(): flags */
+#define HWS_RKEY_RAW 1 /* UCX's own packed key, for or from a plain UCX program */
+
+/**
+ * Pack the key by which a peer reaches a registered memory: bytes to be sent to it by any means.
+ * They carry a version, the address and length, and what UCX needs for every kind of endpoint.
+ * @param flags        0 or HWS_RKEY_RAW
+ * @param[out] packed  room for `size` bytes; nullable if size is 0
+ * @param[out] needed  bytes; nullable
+ * @return 0, HWS_E_TOO_BIG if the room is too small (nothing is written)
+ * @thread any  @blocks for milliseconds the first time  @owns fills the caller's memory  @since 0.1
+ * @ucx ucp_rkey_pack
+ */
+HWS_API int32_t hws_rkey_pack(hws_id memory, uint32_t flags, void *packed, uint64_t size,
+                              uint64_t *needed);
+
+/**
+ * Make a packed key usable on one endpoint, whose peer must be the process that packed it.
+ * @param length    bytes
+ * @param flags     0 or HWS_RKEY_RAW: no checks, bounds are not known
+ * @param[out] out  the id; released by hws_close(), or with the endpoint
+ * @return 0, HWS_E_INVALID (not a key, truncated, damaged, of another process: the text tells),
+ *         HWS_E_PEER_VERSION (packed by another version), HWS_E_NOT_CONNECTED, HWS_E_UNSUPPORTED
+ * @thread any  @blocks for microseconds while another thread progresses the worker
+ * @owns copies `packed`  @since 0.1  @ucx ucp_ep_rkey_unpack
+ */
+HWS_API int32_t hws_rkey_unpack(hws_id endpoint, const void *packed, uint64_t length,
+                                uint32_t flags, hws_id *out);
+
+typedef struct hws_rkey_info {
+    uint32_t struct_size; /* in */
+    uint32_t memory_kind; /* HWS_MEMORY_* at the peer */
+    uint64_t base;        /* address at the peer; 0 for a raw key */
+    uint64_t length;      /* bytes; UINT64_MAX for a raw key */
+    hws_id endpoint;
+    uint32_t direct; /* 1: hws_rkey_ptr() works */
+    uint32_t reserved;
+} hws_rkey_info;
+
+/**
+ * What a remote key reaches.
+ * @return 0, or the id's error
+ * @thread any  @blocks for microseconds while another thread progresses the worker
+ * @owns nothing  @since 0.1
+ */
+HWS_API int32_t hws_rkey_query(hws_id rkey, hws_rkey_info *out);
+
+/**
+ * Compare two remote keys of one worker.
+ * @param[out] result  0: they reach the same memory over the same endpoint; else an order (< 0, > 0)
+ * @return 0, HWS_E_INVALID for keys of different workers
+ * @thread any  @blocks for microseconds while another thread progresses the worker
+ * @owns nothing  @since 0.1  @ucx ucp_rkey_compare where the running UCX has it (1.16)
+ */
+HWS_API int32_t hws_rkey_compare(hws_id a, hws_id b, int32_t *result);
+
+/**
+ * The peer's memory as a pointer of this process: what is read and written there needs no call and
+ * no copy. Only memory of hws_mem_alloc(), over shared memory.
+ * @param address   at the peer, inside the key's memory
+ * @param[out] out  valid until the key is closed
+ * @return 0, HWS_E_UNREACHABLE if the memory is not shared with this process
+ * @thread any  @blocks for microseconds while another thread progresses the worker
+ * @owns the peer; the mapping is the library's  @since 0.1  @ucx ucp_rkey_ptr
+ */
+HWS_API int32_t hws_rkey_ptr(hws_id rkey, uint64_t address, void **out);
+
+/* ------------------------------------------------------------------------------------------------
+ * 17. Remote memory access
+ *
+ * Operations on the memory of a peer, whose program takes no part in them. They need a context
+ * opened with HWS_FEATURE_RMA or HWS_FEATURE_ATOMIC, on both sides. Memory of hws_mem_alloc() of a
+ * peer that is connected by shared memory is reached directly, and RDMA by the hardware. Otherwise
+ * (TCP; memory of hws_mem_register()) the operation is a message, and the peer must make progress
+ * for anything to happen.
+ *
+ * ORDER. Operations are not ordered, unless hws_fence() stands between them. The final event of a
+ * put means that the buffer can be used again; that the data is in the peer's memory is told by the
+ * end of a hws_flush() posted after it.
+ */
+
+/**
+ * Write to the peer's memory.
+ * @param address  at the peer, inside the key's memory
+ * @param length   bytes (entries with HWS_OP_IOV: gathered to consecutive addresses)
+ * @param[out] op  HWS_EVENT_PUT; nullable if opts names a sink or HWS_OP_DETACHED
+ * @return 0, HWS_DONE, HWS_E_INVALID (out of bounds), HWS_E_UNSUPPORTED (no HWS_FEATURE_RMA), or as
+ *         hws_tag_send()
+ * @thread any  @blocks no  @owns the buffer is the library's until the final event  @since 0.1
+ * @ucx ucp_put_nbx
+ */
+HWS_API int32_t hws_put(hws_id rkey, uint64_t address, const void *buffer, uint64_t length,
+                        const hws_op_opts *opts, hws_id *op);
+
+/**
+ * Read from the peer's memory.
+ * @param address  at the peer, inside the key's memory
+ * @param length   bytes (entries with HWS_OP_IOV: scattered from consecutive addresses)
+ * @param[out] op  HWS_EVENT_GET; nullable if opts names a sink or HWS_OP_DETACHED
+ * @return as hws_put()
+ * @thread any  @blocks no  @owns the buffer is the library's until the final event  @since 0.1
+ * @ucx ucp_get_nbx
+ */
+HWS_API int32_t hws_get(hws_id rkey, uint64_t address, void *buffer, uint64_t length,
+                        const hws_op_opts *opts, hws_id *op);
+
+#define HWS_ATOMIC_ADD 0
+#define HWS_ATOMIC_AND 1
+#define HWS_ATOMIC_OR 2
+#define HWS_ATOMIC_XOR 3
+#define HWS_ATOMIC_SWAP 4
+#define HWS_ATOMIC_CSWAP 5 /* the value is stored if the old one equals `compare` */
+
+/** Asks for the old value: or it into the action. SWAP and CSWAP always fetch. */
+#define HWS_ATOMIC_FETCH 256
+
+/**
+ * Change a number in the peer's memory atomically (against other operations of this kind). A
+ * fetching action gives the old value in the `tag` of its final event, and in `result`.
+ * @param address      at the peer, a multiple of `size`
+ * @param action       HWS_ATOMIC_*, perhaps | HWS_ATOMIC_FETCH
+ * @param size         bytes of the number: 4 or 8
+ * @param value        operand
+ * @param compare      for CSWAP; ignored otherwise
+ * @param[out] result  the old value, `size` bytes, written before the final event; nullable
+ * @param[out] op      HWS_EVENT_ATOMIC; nullable if opts names a sink or HWS_OP_DETACHED
+ * @return as hws_put(); HWS_E_INVALID also for a misaligned address, HWS_E_UNSUPPORTED without
+ *         HWS_FEATURE_ATOMIC
+ * @thread any  @blocks no  @owns `result` is the library's until the final event  @since 0.1
+ * @ucx ucp_atomic_op_nbx
+ */
+HWS_API int32_t hws_atomic(hws_id rkey, uint64_t address, uint32_t action, uint32_t size,
+                           uint64_t value, uint64_t compare, void *result, const hws_op_opts *opts,
+                           hws_id *op);
+
+/**
+ * Order remote memory operations: what was posted before on the same endpoint takes effect before
+ * what is posted after. Tagged, active and stream messages are not concerned.
+ * @param source  endpoint or worker
+ * @return 0, or the id's error
+ * @thread any  @blocks for microseconds while another thread progresses the worker
+ * @owns nothing  @since 0.1  @ucx ucp_worker_fence
+ */
+HWS_API int32_t hws_fence(hws_id source);
 
 #if defined(__cplusplus)
 }

@@ -17,6 +17,7 @@ typedef struct t_pair_opts {
     uint64_t close_timeout_ns;
     const char *host;                 /* null: 127.0.0.1 */
     const hws_worker_opts *worker[2]; /* further options of a worker; null: none */
+    uint64_t features;                /* HWS_FEATURE_* of the context; 0: its default */
 } t_pair_opts;
 
 typedef struct t_pair {

@@ -1,0 +1,178 @@
+#include "rma.h"
+#include "error.h"
+#include "guard.h"
+#include "progress.h"
+#include "ucx_loader.h"
+#include <string.h>
+
+int32_t hws__post_rkey(struct hws__post *p)
+{
+    struct hws__rkey *k =
+        hws__id_kind(p->rkey) == HWS_KIND_RKEY ? hws__obj_find(&hws__objects, p->rkey) : NULL;
+
+    if (__builtin_expect(k == NULL, 0)) {
+        return hws__id_error(&hws__objects, p->rkey, HWS_KIND_RKEY);
+    }
+    /* The key may go while this runs: hws__rma_key() looks again, under ownership. */
+    p->ep = k->ep;
+    p->worker = k->worker;
+    p->source = atomic_load_explicit(&k->ep->obj.id, memory_order_relaxed);
+    return HWS_OK;
+}
+
+struct hws__rkey *hws__rma_key(const struct hws__post *p, uint64_t feature, uint64_t length,
+                               int32_t *error)
+{
+    struct hws__rkey *k = hws__rkey_ready(p->rkey, error);
+
+    if (__builtin_expect(k == NULL, 0)) {
+        return NULL;
+    }
+    if (__builtin_expect((p->worker->context->features & feature) == 0, 0)) {
+        *error = hws__fail(HWS_E_UNSUPPORTED, p->rkey, "the context has not HWS_FEATURE_%s",
+                           feature == HWS_FEATURE_RMA ? "RMA" : "ATOMIC");
+        return NULL;
+    }
+    *error = hws__rkey_bounds(k, p->mask, length);
+    return *error == HWS_OK ? k : NULL;
+}
+
+bool hws__rma_direct(const struct hws__rkey *k, uint32_t memory_kind)
+{
+    return k->way == HWS__WAY_DIRECT && !k->ep->rma.fenced && memory_kind == HWS_MEMORY_HOST;
+}
+
+int32_t hws__rma_direct_done(struct hws__post *p, struct hws__rkey *k, uint64_t length)
+{
+    k->ep->rma.direct++;
+    p->done_length = length;
+    return HWS_DONE;
+}
+
+void hws__rma_acked(struct hws__endpoint *ep)
+{
+    ep->rma.messages_flushed = ep->rma.messages_flushing;
+    if (ep->rma.messages_flushed == ep->rma.messages) {
+        ep->rma.fenced = false;
+    }
+}
+
+void hws__rma_fence(struct hws__endpoint *ep)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    ep->rma.fenced = ep->rma.messages_flushed != ep->rma.messages;
+}
+
+/* Between the caller's pieces and consecutive memory. */
+static void copy_pieces(const struct hws__post *p, char *at, bool put)
+{
+    const hws_iov one = {p->buffer, p->length};
+    const hws_iov *v = p->opts->flags & HWS_OP_IOV ? p->buffer : &one;
+    uint64_t count = p->opts->flags & HWS_OP_IOV ? p->length : 1;
+
+    for (uint64_t i = 0; i < count; at += v[i].length, i++) {
+        if (v[i].length != 0) {
+            memcpy(put ? at : v[i].base, put ? v[i].base : at, v[i].length);
+        }
+    }
+}
+
+static int32_t put_message(struct hws__post *p, struct hws__rkey *k, uint64_t bytes)
+{
+    struct hws__rma_job *job = hws__rma_job_of(p, k, HWS__RMA_PUT);
+
+    if (job == NULL) {
+        return HWS_E_TOO_MANY;
+    }
+    job->length = job->msg.length = bytes;
+    p->done_length = bytes;
+    return hws__rma_job_post(p, job);
+}
+
+static int32_t put_run(struct hws__post *p)
+{
+    uint64_t bytes = hws__bytes(p->buffer, p->length, p->opts->flags);
+    struct hws__rkey *k;
+    int32_t r;
+
+    if ((k = hws__rma_key(p, HWS_FEATURE_RMA, bytes, &r)) == NULL) {
+        return r;
+    }
+    if (bytes == 0) {
+        return HWS_DONE;
+    }
+    k->ep->bytes_sent += bytes;
+    if (hws__rma_direct(k, p->opts->memory_kind)) {
+        copy_pieces(p, k->direct + (p->mask - k->base), true);
+        return hws__rma_direct_done(p, k, bytes);
+    }
+    return k->way == HWS__WAY_UCX ? hws__rma_ucx_put(p, k) : put_message(p, k, bytes);
+}
+
+int32_t hws_put(hws_id rkey, uint64_t address, const void *buffer, uint64_t length,
+                const hws_op_opts *opts, hws_id *op)
+{
+    struct hws__post p = {.run = put_run,
+                          .rkey = rkey,
+                          .buffer = (void *)(uintptr_t)buffer,
+                          .length = length,
+                          .mask = address,
+                          .kind = HWS_EVENT_PUT};
+    int32_t r;
+
+    HWS__ENTER();
+    if ((r = hws__post_rkey(&p)) < 0) {
+        return r;
+    }
+    return hws__post(&p, opts, op);
+}
+
+static int32_t get_message(struct hws__post *p, struct hws__rkey *k, uint64_t bytes)
+{
+    struct hws__rma_job *job = hws__rma_job_of(p, k, HWS__RMA_GET);
+
+    if (job == NULL) {
+        return HWS_E_TOO_MANY;
+    }
+    job->msg.length = bytes;
+    p->tag = bytes; /* how much the answer must bring */
+    return hws__rma_job_post(p, job);
+}
+
+static int32_t get_run(struct hws__post *p)
+{
+    uint64_t bytes = hws__bytes(p->buffer, p->length, p->opts->flags);
+    struct hws__rkey *k;
+    int32_t r;
+
+    if ((k = hws__rma_key(p, HWS_FEATURE_RMA, bytes, &r)) == NULL) {
+        return r;
+    }
+    if (bytes == 0) {
+        return HWS_DONE;
+    }
+    k->ep->bytes_received += bytes;
+    if (hws__rma_direct(k, p->opts->memory_kind)) {
+        copy_pieces(p, k->direct + (p->mask - k->base), false);
+        return hws__rma_direct_done(p, k, bytes);
+    }
+    return k->way == HWS__WAY_UCX ? hws__rma_ucx_get(p, k) : get_message(p, k, bytes);
+}
+
+int32_t hws_get(hws_id rkey, uint64_t address, void *buffer, uint64_t length,
+                const hws_op_opts *opts, hws_id *op)
+{
+    struct hws__post p = {.run = get_run,
+                          .rkey = rkey,
+                          .buffer = buffer,
+                          .length = length,
+                          .mask = address,
+                          .kind = HWS_EVENT_GET};
+    int32_t r;
+
+    HWS__ENTER();
+    if ((r = hws__post_rkey(&p)) < 0) {
+        return r;
+    }
+    return hws__post(&p, opts, op);
+}

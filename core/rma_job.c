@@ -1,0 +1,337 @@
+/*
+ * Sending the messages of remote memory access, in order: one job after the other, and of the first
+ * one piece at a time while UCX has no room to take more.
+ */
+#include "error.h"
+#include "hello.h"
+#include "memory.h"
+#include "progress.h"
+#include "rma.h"
+#include "ucx_loader.h"
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert(sizeof(struct hws__rma_job) <= sizeof(((struct hws__op *)0)->rma),
+               "hws__op.rma is too small");
+
+struct hws__rma_job *hws__rma_job_of(struct hws__post *p, const struct hws__rkey *k,
+                                     enum hws__rma_type type)
+{
+    struct hws__op *op = hws__op_next(p);
+    struct hws__rma_job *job;
+
+    if (op == NULL) {
+        return NULL;
+    }
+    job = (struct hws__rma_job *)(void *)op->rma;
+    memset(job, 0, sizeof *job);
+    hws__list_init(&job->link);
+    hws__list_init(&job->of_uworker);
+    job->ep = k->ep;
+    job->op = op;
+    job->memory_kind = p->opts->memory_kind;
+    job->msg = (struct hws__rma_msg){
+        .type = (uint8_t)type, .memory = k->memory, .key = k->key, .address = p->mask};
+    if (type != HWS__RMA_ATOMIC && (p->opts->flags & HWS_OP_IOV)) {
+        p->buffer = hws__op_buffer(p, op); /* the operation's own copy of a short array */
+        job->pieces = p->buffer;
+    } else {
+        job->one = (hws_iov){p->buffer, p->length};
+        job->pieces = &job->one;
+    }
+    return job;
+}
+
+struct hws__rma_job *hws__rma_answer(struct hws__endpoint *ep, const struct hws__rma_msg *to,
+                                     enum hws__rma_type type)
+{
+    struct hws__rma_job *job = calloc(1, sizeof *job);
+
+    if (job == NULL) {
+        return NULL;
+    }
+    hws__list_init(&job->link);
+    hws__list_init(&job->of_uworker);
+    job->ep = ep;
+    job->msg = (struct hws__rma_msg){.type = (uint8_t)type, .op = to->op, .size = to->size};
+    return job;
+}
+
+void hws__rma_answer_queue(struct hws__rma_job *job)
+{
+    hws__list_append(&job->ep->rma.jobs, &job->link);
+    hws__endpoint_attend(job->ep);
+}
+
+static bool asks(const struct hws__rma_job *job)
+{
+    return job->msg.type == HWS__RMA_GET ||
+           (job->msg.type == HWS__RMA_ATOMIC && (job->msg.flags & HWS__RMA_FETCH));
+}
+
+static void free_answer(struct hws__rma_job *job)
+{
+    hws__list_remove(&job->link);
+    hws__list_remove(&job->of_uworker);
+    if (job->memory != NULL) {
+        hws__memory_unuse(job->memory);
+    }
+    free(job);
+}
+
+/* Everything is sent, or it failed. */
+static void finished(struct hws__rma_job *job, int32_t status)
+{
+    struct hws__op *op = job->op;
+
+    if (op == NULL) {
+        free_answer(job);
+        return;
+    }
+    hws__rma_forget(op);
+    if (status == HWS_OK && op->wanted == 0 && asks(job) && !job->answered) {
+        return; /* the answer ends it */
+    }
+    hws__op_finish(op, op->wanted != 0                ? op->wanted
+                       : status < 0 && op->ep->failed ? op->ep->status
+                                                      : status);
+}
+
+static void advance(struct hws__rma_job *job)
+{
+    job->sent += job->piece;
+    job->offset += job->piece;
+    job->piece = 0;
+}
+
+static void piece_sent(void *request, ucs_status_t status, void *user_data)
+{
+    struct hws__rma_job *job = user_data;
+    struct hws__endpoint *ep = job->ep;
+
+    hws__ucx.ucp_request_free(request);
+    if (job->in_call) {
+        job->early = true;
+        job->early_status = status;
+        return;
+    }
+    if (atomic_load(&job->uworker->destroying)) {
+        return; /* on the background thread; see hws__op_orphans(), hws__rma_orphans() */
+    }
+    job->uworker->pending--;
+    job->uworker->worker->pending_ucx--;
+    if (ep == NULL) {
+        free_answer(job); /* nobody waits for it any more */
+        return;
+    }
+    hws__list_remove(&job->of_uworker);
+    ep->rma.busy = false;
+    if (job->op != NULL) {
+        job->op->stage = HWS__STAGE_OWN;
+        job->op->ucx = NULL;
+    }
+    advance(job);
+    if (status != UCS_OK || job->sent == job->length || (job->op != NULL && job->op->wanted != 0)) {
+        finished(job, hws__from_ucx(status));
+    }
+    if (!hws__list_empty(&ep->rma.jobs)) {
+        hws__endpoint_attend(ep);
+    }
+}
+
+/* The next piece; its length in job->piece. */
+static const void *next_piece(struct hws__rma_job *job)
+{
+    const hws_iov *v;
+    uint64_t n;
+
+    if (job->length == 0) {
+        return NULL;
+    }
+    while (job->offset == job->pieces[job->index].length) {
+        job->index++;
+        job->offset = 0;
+    }
+    v = &job->pieces[job->index];
+    n = v->length - job->offset;
+    job->piece = n < HWS__RMA_PIECE ? n : HWS__RMA_PIECE;
+    return (const char *)v->base + job->offset;
+}
+
+static ucs_status_ptr_t send_piece(struct hws__rma_job *job)
+{
+    struct hws__endpoint *ep = job->ep;
+    ucp_request_param_t param = {.op_attr_mask =
+                                     UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                                     UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+                                 .flags = ep->send_flags | UCP_AM_SEND_FLAG_EAGER,
+                                 .cb.send = piece_sent,
+                                 .user_data = job,
+                                 .memory_type = (ucs_memory_type_t)job->memory_kind};
+    const void *data = next_piece(job);
+    ucs_status_ptr_t r;
+
+    if (job->memory_kind == HWS_MEMORY_UNKNOWN) {
+        param.op_attr_mask &= ~(uint32_t)UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    }
+    job->wire = job->msg;
+    job->wire.address += job->sent;
+    if (job->sent + job->piece < job->length) {
+        job->wire.flags &= (uint8_t)~HWS__RMA_NOTIFY;
+    }
+    job->in_call = true;
+    job->early = false;
+    r = hws__ucx.ucp_am_send_nbx(ep->ucx, HWS__AM_RMA, &job->wire, sizeof job->wire, data,
+                                 job->piece, &param);
+    job->in_call = false;
+    if (job->early) {
+        return job->early_status == UCS_OK ? NULL : UCS_STATUS_PTR(job->early_status);
+    }
+    return r;
+}
+
+/* UCX keeps a piece. */
+static void held(struct hws__rma_job *job)
+{
+    struct hws__endpoint *ep = job->ep;
+
+    ep->rma.busy = true;
+    job->uworker = ep->uworker;
+    job->uworker->pending++;
+    ep->worker->pending_ucx++;
+    if (job->op == NULL) {
+        hws__list_append(&job->uworker->answers, &job->of_uworker);
+    }
+}
+
+/* HWS_DONE: all is sent. 0: UCX keeps a piece. */
+static int32_t send_some(struct hws__rma_job *job)
+{
+    do {
+        ucs_status_ptr_t r = send_piece(job);
+
+        if (UCS_PTR_IS_ERR(r)) {
+            return hws__fail_ucx(UCS_PTR_STATUS(r), job->ep->obj.id, "%s",
+                                 hws__ucx.ucs_status_string(UCS_PTR_STATUS(r)));
+        }
+        if (r != NULL) {
+            held(job);
+            return HWS_OK;
+        }
+        advance(job);
+    } while (job->sent < job->length);
+    return HWS_DONE;
+}
+
+static void op_held(struct hws__rma_job *job)
+{
+    job->op->stage = HWS__STAGE_UCX;
+    job->op->uworker = job->uworker;
+    job->op->ucx = NULL;
+}
+
+void hws__rma_push(struct hws__endpoint *ep)
+{
+    while (!ep->rma.busy && !hws__list_empty(&ep->rma.jobs) && ep->ucx != NULL) {
+        struct hws__rma_job *job = hws__container(ep->rma.jobs.next, struct hws__rma_job, link);
+        int32_t r = send_some(job);
+
+        if (r == HWS_OK) {
+            if (job->op != NULL) {
+                op_held(job);
+            }
+        } else {
+            finished(job, r == HWS_DONE ? HWS_OK : r);
+        }
+    }
+    if (ep->uworker != NULL) {
+        hws__uworker_heat(ep->uworker);
+    }
+}
+
+/* The job's operation becomes a pending one. */
+static void take(struct hws__post *p, struct hws__rma_job *job)
+{
+    struct hws__op *op = hws__op_take(p);
+
+    op->stage = HWS__STAGE_OWN;
+    op->job = job;
+    op->done_length = p->done_length;
+    job->msg.op = atomic_load_explicit(&op->id, memory_order_relaxed);
+}
+
+int32_t hws__rma_job_post(struct hws__post *p, struct hws__rma_job *job)
+{
+    struct hws__endpoint *ep = job->ep;
+    bool idle = hws__list_empty(&ep->rma.jobs);
+    int32_t r = HWS_OK;
+
+    ep->sent++;
+    ep->rma.messages++;
+    if (idle && !asks(job)) {
+        /* Nothing before it: with luck it needs no operation. */
+        hws__uworker_heat(ep->uworker);
+        if ((r = send_some(job)) != HWS_OK) {
+            return r;
+        }
+        take(p, job);
+        op_held(job);
+        hws__list_append(&ep->rma.jobs, &job->link);
+        return HWS_OK;
+    }
+    take(p, job);
+    hws__list_append(&ep->rma.jobs, &job->link);
+    if (idle) {
+        hws__rma_push(ep);
+    }
+    return HWS_OK;
+}
+
+void hws__rma_forget(struct hws__op *op)
+{
+    if (op->job != NULL) {
+        hws__list_remove(&op->job->link);
+        op->job = NULL;
+    }
+}
+
+void hws__rma_end(struct hws__endpoint *ep, int32_t status)
+{
+    for (struct hws__list *n = ep->rma.jobs.next, *next; n != &ep->rma.jobs; n = next) {
+        struct hws__rma_job *job = hws__container(n, struct hws__rma_job, link);
+
+        next = n->next;
+        if (job->op != NULL) {
+            continue;
+        }
+        if (!hws__list_empty(&job->of_uworker)) {
+            hws__list_remove(&job->link);
+            job->ep = NULL; /* UCX still holds it */
+        } else {
+            free_answer(job);
+        }
+    }
+    for (struct hws__list *n = ep->ops.next, *next; n != &ep->ops; n = next) {
+        struct hws__op *op = hws__container(n, struct hws__op, link);
+
+        next = n->next;
+        if (op->kind < HWS_EVENT_PUT) {
+            continue;
+        }
+        if (op->stage == HWS__STAGE_OWN) {
+            hws__op_finish(op, status);
+        } else if (op->stage == HWS__STAGE_UCX && op->wanted == 0) {
+            op->wanted = status;
+        }
+    }
+}
+
+void hws__rma_orphans(struct hws__uworker *u)
+{
+    while (!hws__list_empty(&u->answers)) {
+        struct hws__rma_job *job = hws__container(u->answers.next, struct hws__rma_job, of_uworker);
+
+        u->worker->pending_ucx--;
+        free_answer(job);
+    }
+}

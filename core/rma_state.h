@@ -1,0 +1,23 @@
+/*
+ * What an endpoint knows of remote memory access in both directions.
+ */
+#ifndef HWS_CORE_RMA_STATE_H
+#define HWS_CORE_RMA_STATE_H
+
+#include "list.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct hws__rma {
+    struct hws__list
+        jobs;          /* messages to send, in order: a job's last goes before the next's first */
+    bool busy;         /* UCX holds a message of the first job */
+    bool fenced;       /* messages that are not flushed must not be overtaken by direct access */
+    bool flushing;     /* UCX flushes */
+    uint64_t direct;   /* operations done at once, in shared memory */
+    uint64_t messages; /* operations that were made messages, */
+    uint64_t messages_flushing, messages_flushed; /* asked to be, and known to be complete */
+    uint64_t ucx, ucx_flushed;                    /* operations that UCX did, likewise */
+};
+
+#endif

@@ -1,0 +1,200 @@
+/*
+ * Put and get: every transport, kind of memory and direction.
+ */
+#include "support/cases.h"
+#include "support/remote.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const uint64_t sizes[] = {1, 8, 100, 4096, 65536, 1000003, T_REMOTE_SIZE};
+
+CASE_REMOTE(put_and_get)
+{
+    char *out = t_alloc(T_REMOTE_SIZE), *in = t_alloc(T_REMOTE_SIZE);
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        uint64_t n = sizes[i], at = T_REMOTE_SIZE - n;
+        hws_event event;
+        hws_id op = 0;
+
+        t_fill(out, n, i);
+        memset(remote->base, 0, remote->length);
+        CHECK_OK(hws_put(remote->rkey, remote->address + at, out, n, NULL, &op));
+        event = WAIT_OK(pair, op);
+        CHECK_EQ(event.kind, HWS_EVENT_PUT);
+        CHECK_EQ(event.length, n);
+        CHECK(event.source == pair->endpoint[user]);
+        t_flush(pair, user);
+        CHECK_FILLED(remote->base + at, n, i);
+        for (uint64_t k = 0; k < at && k < 64; k++) {
+            CHECK_EQ(remote->base[at - 1 - k], 0);
+        }
+        memset(in, 0, n);
+        CHECK_OK(hws_get(remote->rkey, remote->address + at, in, n, NULL, &op));
+        event = WAIT_OK(pair, op);
+        CHECK_EQ(event.kind, HWS_EVENT_GET);
+        CHECK_EQ(event.length, n);
+        CHECK_FILLED(in, n, i);
+    }
+    free(out);
+    free(in);
+}
+
+/* Many at once, each with its own event; the flush stands behind them all. */
+CASE_REMOTE(many)
+{
+    enum { COUNT = 1000, SIZE = 1024 };
+    char *out = t_alloc(COUNT * SIZE);
+    hws_id puts[COUNT];
+
+    t_fill(out, COUNT * SIZE, 5);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        CHECK_OK(hws_put(remote->rkey, remote->address + i * SIZE, out + i * SIZE, SIZE, NULL,
+                         &puts[i]));
+    }
+    t_flush(pair, user);
+    CHECK_FILLED(remote->base, COUNT * SIZE, 5);
+    for (int i = 0; i < COUNT; i++) {
+        WAIT_OK(pair, puts[i]);
+    }
+    free(out);
+}
+
+CASE_REMOTE(messages_and_puts_flushed_together)
+{
+    uint64_t value = 77, in = 0;
+    hws_id send = 0, put = 0, receive = 0;
+
+    for (int i = 0; i < 5; i++, value++) {
+        CHECK_OK(hws_tag_send(pair->endpoint[user], &value, 8, 1, NULL, &send));
+        CHECK_OK(hws_put(remote->rkey, remote->address, &value, 8, NULL, &put));
+        t_flush(pair, user);
+        CHECK_OK(hws_wait(send, 0, NULL));
+        CHECK_OK(hws_wait(put, 0, NULL));
+        CHECK_EQ(memcmp(remote->base, &value, 8), 0);
+        CHECK_OK(hws_tag_recv(pair->endpoint[1 - user], &in, 8, 1, UINT64_MAX, NULL, &receive));
+        WAIT_OK(pair, receive);
+        CHECK_EQ(in, value);
+        CHECK_OK(hws_put(remote->rkey, remote->address, &in, 8, NULL, &put));
+        t_flush(pair, user); /* only remote memory access since the last one */
+        WAIT_OK(pair, put);
+    }
+}
+
+CASE_REMOTE(empty)
+{
+    hws_op_opts opts = {.struct_size = sizeof(opts), .flags = HWS_OP_INLINE};
+    hws_id op = 0;
+
+    CHECK_EQ(hws_put(remote->rkey, remote->address, NULL, 0, &opts, &op), HWS_DONE);
+    CHECK_EQ(hws_get(remote->rkey, remote->address + remote->length, NULL, 0, &opts, &op),
+             HWS_DONE);
+    CHECK_OK(hws_put(remote->rkey, remote->address, NULL, 0, NULL, &op));
+    CHECK_EQ(WAIT_OK(pair, op).length, 0);
+    CHECK(user == 0 || user == 1);
+}
+
+CASE_REMOTE(bounds)
+{
+    hws_rkey_info info = {.struct_size = sizeof(info)};
+    char buffer[64] = {0};
+    uint64_t end;
+    hws_id op = 0;
+
+    CHECK_OK(hws_rkey_query(remote->rkey, &info));
+    CHECK(info.base == remote->address && info.length >= remote->length);
+    CHECK(info.endpoint == pair->endpoint[user]);
+    end = info.base + info.length;
+    CHECK_CODE(hws_put(remote->rkey, end, buffer, 1, NULL, &op), HWS_E_INVALID);
+    CHECK_CODE(hws_put(remote->rkey, info.base - 1, buffer, 1, NULL, &op), HWS_E_INVALID);
+    CHECK_CODE(hws_get(remote->rkey, end - 63, buffer, 64, NULL, &op), HWS_E_INVALID);
+    CHECK_CODE(hws_get(remote->rkey, 0, buffer, 64, NULL, &op), HWS_E_INVALID);
+    CHECK_CODE(hws_get(remote->rkey, UINT64_MAX - 8, buffer, 64, NULL, &op), HWS_E_INVALID);
+    CHECK_CODE(hws_put(remote->rkey, info.base, buffer, UINT64_MAX, NULL, &op), HWS_E_INVALID);
+    CHECK_CODE(hws_put(remote->rkey, info.base, NULL, 8, NULL, &op), HWS_E_INVALID);
+    CHECK_EQ(op, 0);
+}
+
+/* Posted while another thread owns the worker, so that the operation is handed over. */
+static void post_inside(void *arg, const hws_event *event)
+{
+    t_remote *remote = arg;
+
+    (void)event;
+    CHECK_OK(hws_put(remote->rkey, remote->address, "inside", 6,
+                     &(hws_op_opts){.struct_size = sizeof(hws_op_opts), .flags = HWS_OP_DETACHED},
+                     NULL));
+}
+
+CASE_REMOTE(posted_in_a_callback)
+{
+    hws_op_opts opts = {
+        .struct_size = sizeof(opts), .callback = post_inside, .callback_arg = remote};
+
+    memset(remote->base, 0, 8);
+    CHECK_OK(hws_put(remote->rkey, remote->address + 8, "x", 1, &opts, NULL));
+    UNTIL(pair, memcmp(remote->base, "inside", 6) == 0);
+    t_flush(pair, user);
+}
+
+CASE(threads_post_together)
+{
+    t_pair_opts opts = {.mode = HWS_PROGRESS_THREAD, .features = T_RMA_FEATURES};
+    t_remote remote;
+    t_pair pair;
+    uint64_t value = 1;
+
+    t_pair_open(&pair, &opts);
+    t_remote_open(&remote, &pair, 1, 0, 4096);
+    for (int i = 0; i < 2000; i++, value++) {
+        hws_id op = 0;
+        CHECK_OK(hws_put(remote.rkey, remote.address, &value, 8, NULL, &op));
+        WAIT_OK(&pair, op);
+    }
+    t_flush(&pair, 0);
+    value--;
+    CHECK_EQ(memcmp(remote.base, &value, 8), 0);
+    t_remote_close(&remote);
+    t_pair_close(&pair);
+}
+
+CASE(without_the_feature)
+{
+    uint64_t length;
+    hws_id memory, rkey = 0;
+    char buffer[64];
+    t_pair pair;
+    void *packed;
+
+    t_pair_open(&pair, NULL);
+    CHECK_OK(hws_mem_register(pair.context, buffer, sizeof(buffer), NULL, &memory));
+    packed = t_pack(memory, &length);
+    CHECK_CODE(hws_rkey_unpack(pair.endpoint[0], packed, length, 0, &rkey), HWS_E_UNSUPPORTED);
+    CHECK_EQ(rkey, 0);
+    free(packed);
+    t_pair_close(&pair);
+}
+
+/* A fence orders what the peer sees: the flag never overtakes the data. */
+CASE_REMOTE(fenced)
+{
+    volatile uint64_t *data = (volatile uint64_t *)(void *)remote->base, *flag = data + 512;
+    hws_op_opts detached = {.struct_size = sizeof(detached), .flags = HWS_OP_DETACHED};
+
+    *data = *flag = 0;
+    for (uint64_t i = 1; i < 300; i++) {
+        CHECK_OK(hws_put(remote->rkey, remote->address, &i, 8, &detached, NULL));
+        CHECK_OK(hws_fence(i % 2 ? pair->endpoint[user] : pair->worker[user]));
+        CHECK_OK(hws_put(remote->rkey, remote->address + 4096, &i, 8, &detached, NULL));
+        for (uint64_t start = t_now(); *flag != i;
+             t_check_patience(__FILE__, __LINE__, start, "the flag")) {
+            uint64_t seen = *flag;
+            CHECK(*data >= seen);
+            t_pair_step(pair);
+        }
+        CHECK_EQ(*data, i);
+    }
+}
+
+CASES_MAIN
