@@ -140,7 +140,7 @@ static int32_t open_memory(hws_id context, void *base, uint64_t length, const hw
         (r = check(context, base, length, &o, allocate)) < 0) {
         return r;
     }
-    m = (struct hws__memory *)(void *)hws__obj_alloc(&hws__objects, HWS_KIND_MEMORY, sizeof *m);
+    m = (struct hws__memory *)(void *)hws__obj_alloc(&hws__objects, HWS_KIND_MEMORY, sizeof *m, 0);
     if (m == NULL) {
         return hws__fail(HWS_E_NO_MEMORY, context, "memory");
     }

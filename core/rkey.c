@@ -31,7 +31,7 @@ int32_t hws_rkey_pack(hws_id memory, uint32_t flags, void *packed, uint64_t size
     if (needed != NULL) {
         *needed = n;
     }
-    if (size < n) {
+    if (packed == NULL || size < n) {
         r = hws__fail(HWS_E_TOO_BIG, memory, "the packed key has %llu bytes",
                       (unsigned long long)n);
     } else if (flags & HWS_RKEY_RAW) {
@@ -167,7 +167,8 @@ static int32_t unpack(struct hws__endpoint *ep, const struct hws__rkey_blob *b, 
     struct hws__rkey *k;
     ucs_status_t s;
 
-    k = (struct hws__rkey *)(void *)hws__obj_alloc(&hws__objects, HWS_KIND_RKEY, sizeof *k);
+    k = (struct hws__rkey *)(void *)hws__obj_alloc(&hws__objects, HWS_KIND_RKEY, sizeof *k,
+                                                   HWS__KEEP(struct hws__rkey, link));
     if (k == NULL) {
         return hws__fail(HWS_E_NO_MEMORY, ep->obj.id, "remote key");
     }

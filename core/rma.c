@@ -63,8 +63,7 @@ void hws__rma_fence(struct hws__endpoint *ep)
     ep->rma.fenced = ep->rma.messages_flushed != ep->rma.messages;
 }
 
-/* Between the caller's pieces and consecutive memory. */
-static void copy_pieces(const struct hws__post *p, char *at, bool put)
+void hws__rma_copy(const struct hws__post *p, char *at, bool put)
 {
     const hws_iov one = {p->buffer, p->length};
     const hws_iov *v = p->opts->flags & HWS_OP_IOV ? p->buffer : &one;
@@ -103,7 +102,7 @@ static int32_t put_run(struct hws__post *p)
     }
     k->ep->bytes_sent += bytes;
     if (hws__rma_direct(k, p->opts->memory_kind)) {
-        copy_pieces(p, k->direct + (p->mask - k->base), true);
+        hws__rma_copy(p, k->direct + (p->mask - k->base), true);
         return hws__rma_direct_done(p, k, bytes);
     }
     return k->way == HWS__WAY_UCX ? hws__rma_ucx_put(p, k) : put_message(p, k, bytes);
@@ -153,7 +152,7 @@ static int32_t get_run(struct hws__post *p)
     }
     k->ep->bytes_received += bytes;
     if (hws__rma_direct(k, p->opts->memory_kind)) {
-        copy_pieces(p, k->direct + (p->mask - k->base), false);
+        hws__rma_copy(p, k->direct + (p->mask - k->base), false);
         return hws__rma_direct_done(p, k, bytes);
     }
     return k->way == HWS__WAY_UCX ? hws__rma_ucx_get(p, k) : get_message(p, k, bytes);

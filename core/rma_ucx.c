@@ -64,7 +64,7 @@ static int32_t posted(struct hws__post *p, struct hws__op *op, struct hws__rkey 
 int32_t hws__rma_ucx_put(struct hws__post *p, struct hws__rkey *k)
 {
     ucp_request_param_t param;
-    struct hws__op *op;
+    struct hws__op *op = NULL;
     int32_t r = contiguous(p, &op, &param);
 
     return r < 0 ? r
@@ -76,7 +76,7 @@ int32_t hws__rma_ucx_put(struct hws__post *p, struct hws__rkey *k)
 int32_t hws__rma_ucx_get(struct hws__post *p, struct hws__rkey *k)
 {
     ucp_request_param_t param;
-    struct hws__op *op;
+    struct hws__op *op = NULL;
     int32_t r = contiguous(p, &op, &param);
 
     return r < 0 ? r

@@ -1264,6 +1264,8 @@ HWS_API int32_t hws_rkey_query(hws_id rkey, hws_rkey_info *out);
 
 /**
  * Compare two remote keys of one worker.
+ * @param a            rkey: one
+ * @param b            rkey: the other
  * @param[out] result  0: they reach the same memory over the same endpoint; else an order (< 0, > 0)
  * @return 0, HWS_E_INVALID for keys of different workers
  * @thread any  @blocks for microseconds while another thread progresses the worker
@@ -1308,6 +1310,20 @@ HWS_API int32_t hws_rkey_ptr(hws_id rkey, uint64_t address, void **out);
  */
 HWS_API int32_t hws_put(hws_id rkey, uint64_t address, const void *buffer, uint64_t length,
                         const hws_op_opts *opts, hws_id *op);
+
+/**
+ * Write to the peer's memory, then tell its application: HWS_EVENT_NOTIFY with `value`, delivered
+ * to the sink of the peer's endpoint when the data is there. Notifications of an endpoint arrive in
+ * the order they were posted.
+ * @param address  at the peer, inside the key's memory
+ * @param length   bytes (entries with HWS_OP_IOV); 0: only tell
+ * @param value    the event's `tag`
+ * @param[out] op  HWS_EVENT_PUT; nullable if opts names a sink or HWS_OP_DETACHED
+ * @return as hws_put(); HWS_E_UNSUPPORTED also where UCX does the put itself (RDMA, raw endpoints)
+ * @thread any  @blocks no  @owns the buffer is the library's until the final event  @since 0.1
+ */
+HWS_API int32_t hws_put_notify(hws_id rkey, uint64_t address, const void *buffer, uint64_t length,
+                               uint64_t value, const hws_op_opts *opts, hws_id *op);
 
 /**
  * Read from the peer's memory.

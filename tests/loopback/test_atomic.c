@@ -4,7 +4,6 @@
 #include "support/cases.h"
 #include "support/remote.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static uint64_t model(uint32_t action, uint64_t old, uint64_t value, uint64_t compare)
@@ -53,7 +52,6 @@ static void one(t_pair *pair, int user, t_remote *remote, uint32_t action, uint3
         CHECK_EQ(event.tag, old);
     }
     memcpy(&now, remote->base + 8, size);
-    if (now != trim(model(plain, old, trim(value, size), trim(compare, size)), size)) printf("action %u size %u old %lx value %lx compare %lx now %lx\n", action, size, old, value, compare, now);
     CHECK_EQ(now, trim(model(plain, old, trim(value, size), trim(compare, size)), size));
     CHECK_EQ(memcmp(remote->base, &cells[0], 8), 0);
     CHECK_EQ(memcmp(remote->base + 16, &cells[2], 8), 0);

@@ -197,4 +197,70 @@ CASE_REMOTE(fenced)
     }
 }
 
+/* The data is there when the event comes; events come in order, each once. */
+CASE_REMOTE(notified)
+{
+    enum { COUNT = 200, SIZE = 20000 };
+    hws_op_opts detached = {.struct_size = sizeof(detached), .flags = HWS_OP_DETACHED};
+    t_record *record = &pair->record[1 - user];
+    char *out = t_alloc(COUNT * SIZE);
+
+    t_fill(out, COUNT * SIZE, 3);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        CHECK_OK(hws_put_notify(remote->rkey, remote->address + i * SIZE, out + i * SIZE,
+                                i % 3 == 2 ? 0 : SIZE, i << 40, &detached, NULL));
+    }
+    for (uint64_t i = 0; i < COUNT; i++) {
+        t_seen seen;
+        UNTIL(pair, t_record_find(record, HWS_EVENT_NOTIFY, 0, (uint32_t)i, &seen));
+        CHECK(seen.event.source == pair->endpoint[1 - user]);
+        CHECK_EQ(seen.event.tag, i << 40);
+        CHECK_EQ(seen.event.length, i % 3 == 2 ? 0 : SIZE);
+        CHECK_EQ(memcmp(remote->base + i * SIZE, out + i * SIZE, seen.event.length), 0);
+    }
+    t_flush(pair, user);
+    t_pair_step(pair);
+    CHECK_EQ(t_record_kinds(record, HWS_EVENT_NOTIFY, 0), COUNT);
+    free(out);
+}
+
+/* Pieces of all sizes, empty ones too, to and from consecutive memory. */
+static void in_pieces(t_pair *pair, int user, t_remote *remote, uint64_t count)
+{
+    hws_op_opts opts = {.struct_size = sizeof(opts), .flags = HWS_OP_IOV};
+    hws_iov *out = t_alloc(count * sizeof(*out)), *in = t_alloc(count * sizeof(*in));
+    uint64_t total = 0, state = count;
+    hws_id op = 0;
+
+    for (uint64_t i = 0; i < count; i++) {
+        out[i].length = i % 5 == 0 ? 0 : t_random(&state) % 30000;
+        out[i].base = t_alloc(out[i].length + 1);
+        in[i] = (hws_iov){t_alloc(out[i].length + 1), out[i].length};
+        t_fill(out[i].base, out[i].length, i);
+        total += out[i].length;
+    }
+    CHECK_OK(hws_put(remote->rkey, remote->address + 1, out, count, &opts, &op));
+    CHECK_EQ(WAIT_OK(pair, op).length, total);
+    t_flush(pair, user);
+    for (uint64_t i = 0, at = 1; i < count; at += out[i].length, i++) {
+        CHECK_FILLED(remote->base + at, out[i].length, i);
+    }
+    CHECK_OK(hws_get(remote->rkey, remote->address + 1, in, count, &opts, &op));
+    CHECK_EQ(WAIT_OK(pair, op).length, total);
+    for (uint64_t i = 0; i < count; i++) {
+        CHECK_FILLED(in[i].base, in[i].length, i);
+        free(in[i].base);
+        free(out[i].base);
+    }
+    free(in);
+    free(out);
+}
+
+CASE_REMOTE(iovec)
+{
+    in_pieces(pair, user, remote, 2);
+    in_pieces(pair, user, remote, 16);
+    in_pieces(pair, user, remote, 100);
+}
+
 CASES_MAIN

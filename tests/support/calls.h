@@ -58,3 +58,20 @@ CALL(describe, KIND_BIT(HWS_KIND_CONTEXT) | KIND_BIT(HWS_KIND_WORKER) | KIND_BIT
      hws_describe(id, NULL, 0, NULL))
 CALL(stats_get, KIND_BIT(HWS_KIND_CONTEXT) | KIND_BIT(HWS_KIND_WORKER),
      hws_stats_get(id, &(hws_stats){.struct_size = sizeof(hws_stats)}))
+CALL(mem_register, KIND_BIT(HWS_KIND_CONTEXT), hws_mem_register(id, buffer, 8, NULL, &(hws_id){0}))
+CALL(mem_alloc, KIND_BIT(HWS_KIND_CONTEXT), hws_mem_alloc(id, 8, NULL, &(hws_id){0}))
+CALL(mem_query, KIND_BIT(HWS_KIND_MEMORY),
+     hws_mem_query(id, &(hws_mem_info){.struct_size = sizeof(hws_mem_info)}))
+CALL(mem_advise, KIND_BIT(HWS_KIND_MEMORY), hws_mem_advise(id, 0, 1, HWS_MEM_ADVISE_NORMAL))
+CALL(rkey_pack, KIND_BIT(HWS_KIND_MEMORY), hws_rkey_pack(id, 0, NULL, 0, &(uint64_t){0}))
+CALL(rkey_unpack, KIND_BIT(HWS_KIND_ENDPOINT), hws_rkey_unpack(id, buffer, 8, 0, &(hws_id){0}))
+CALL(rkey_query, KIND_BIT(HWS_KIND_RKEY),
+     hws_rkey_query(id, &(hws_rkey_info){.struct_size = sizeof(hws_rkey_info)}))
+CALL(rkey_compare, KIND_BIT(HWS_KIND_RKEY), hws_rkey_compare(id, id, &(int32_t){0}))
+CALL(rkey_ptr, KIND_BIT(HWS_KIND_RKEY), hws_rkey_ptr(id, 0, &(void *){0}))
+CALL(put, KIND_BIT(HWS_KIND_RKEY), hws_put(id, 0, buffer, 8, NULL, &(hws_id){0}))
+CALL(get, KIND_BIT(HWS_KIND_RKEY), hws_get(id, 0, buffer, 8, NULL, &(hws_id){0}))
+CALL(atomic, KIND_BIT(HWS_KIND_RKEY),
+     hws_atomic(id, 0, HWS_ATOMIC_ADD, 8, 1, 0, NULL, NULL, &(hws_id){0}))
+CALL(fence, KIND_BIT(HWS_KIND_WORKER) | KIND_BIT(HWS_KIND_ENDPOINT), hws_fence(id))
+CALL(put_notify, KIND_BIT(HWS_KIND_RKEY), hws_put_notify(id, 0, buffer, 8, 1, NULL, &(hws_id){0}))

@@ -25,6 +25,9 @@ typedef struct hws_segment hws_segment;
 typedef struct hws_multi_detail hws_multi_detail;
 typedef struct hws_multi_opts hws_multi_opts;
 typedef struct hws_multi_recv_opts hws_multi_recv_opts;
+typedef struct hws_mem_opts hws_mem_opts;
+typedef struct hws_mem_info hws_mem_info;
+typedef struct hws_rkey_info hws_rkey_info;
 typedef void (*hws_event_fn)(void *arg, const hws_event *event);
 typedef void (*hws_log_fn)(void *user, int32_t level, const char *line);
 typedef void (*hws_thread_fn)(void *arg);
@@ -235,6 +238,30 @@ struct hws_multi_recv_opts {
     hws_free_fn free;
     void *alloc_arg;
 };
+struct hws_mem_opts {
+    uint32_t struct_size;
+    uint32_t flags;
+    uint32_t memory_kind;
+    uint32_t access;
+    void *address;
+};
+struct hws_mem_info {
+    uint32_t struct_size;
+    uint32_t memory_kind;
+    void *base;
+    uint64_t length;
+    uint32_t allocated;
+    uint32_t uses;
+};
+struct hws_rkey_info {
+    uint32_t struct_size;
+    uint32_t memory_kind;
+    uint64_t base;
+    uint64_t length;
+    hws_id endpoint;
+    uint32_t direct;
+    uint32_t reserved;
+};
 uint32_t hws_version(void);
 uint32_t hws_abi_version(void);
 int32_t hws_last_error(hws_error *out);
@@ -287,6 +314,20 @@ int32_t hws_stats_get(hws_id id, hws_stats *out);
 int32_t hws_multi_send(hws_id endpoint, uint64_t tag, const hws_segment *segments, uint64_t count, const hws_multi_opts *multi_opts, const hws_op_opts *opts, hws_id *op);
 int32_t hws_multi_recv(hws_id source, uint64_t tag, uint64_t mask, const hws_multi_recv_opts *recv_opts, const hws_op_opts *opts, hws_id *op);
 int32_t hws_multi_fetch(hws_id buffer, const hws_segment *segments, uint64_t count, const hws_op_opts *opts, hws_id *op);
+int32_t hws_mem_register(hws_id context, void *base, uint64_t length, const hws_mem_opts *opts, hws_id *out);
+int32_t hws_mem_alloc(hws_id context, uint64_t length, const hws_mem_opts *opts, hws_id *out);
+int32_t hws_mem_query(hws_id memory, hws_mem_info *out);
+int32_t hws_mem_advise(hws_id memory, uint64_t offset, uint64_t length, uint32_t advice);
+int32_t hws_rkey_pack(hws_id memory, uint32_t flags, void *packed, uint64_t size, uint64_t *needed);
+int32_t hws_rkey_unpack(hws_id endpoint, const void *packed, uint64_t length, uint32_t flags, hws_id *out);
+int32_t hws_rkey_query(hws_id rkey, hws_rkey_info *out);
+int32_t hws_rkey_compare(hws_id a, hws_id b, int32_t *result);
+int32_t hws_rkey_ptr(hws_id rkey, uint64_t address, void **out);
+int32_t hws_put(hws_id rkey, uint64_t address, const void *buffer, uint64_t length, const hws_op_opts *opts, hws_id *op);
+int32_t hws_put_notify(hws_id rkey, uint64_t address, const void *buffer, uint64_t length, uint64_t value, const hws_op_opts *opts, hws_id *op);
+int32_t hws_get(hws_id rkey, uint64_t address, void *buffer, uint64_t length, const hws_op_opts *opts, hws_id *op);
+int32_t hws_atomic(hws_id rkey, uint64_t address, uint32_t action, uint32_t size, uint64_t value, uint64_t compare, void *result, const hws_op_opts *opts, hws_id *op);
+int32_t hws_fence(hws_id source);
 ]]
 
 M.constants = {
@@ -318,6 +359,9 @@ M.constants = {
     EVENT_FLUSH = 7,
     EVENT_CONNECT = 8,
     EVENT_TASK = 9,
+    EVENT_PUT = 10,
+    EVENT_GET = 11,
+    EVENT_ATOMIC = 12,
     EVENT_MULTI_SEND = 20,
     EVENT_MULTI_RECV = 21,
     EVENT_MULTI_LIST = 22,
@@ -326,6 +370,7 @@ M.constants = {
     EVENT_ACCEPTED = 34,
     EVENT_DISCONNECTED = 35,
     EVENT_CLOSED = 36,
+    EVENT_NOTIFY = 40,
     EVENT_FLAG_BUFFER = 1,
     EVENT_FLAG_RNDV = 2,
     OK = 0,
@@ -341,6 +386,7 @@ M.constants = {
     FEATURE_AM = 4,
     FEATURE_RMA = 8,
     FEATURE_ATOMIC = 16,
+    FEATURE_UCX_RMA = 32,
     CONTEXT_NO_SHARED_MEMORY = 1,
     CONTEXT_UCX_CONFIG_ONLY = 2,
     PROGRESS_MANUAL = 0,
@@ -382,6 +428,22 @@ M.constants = {
     AM_DEFER = 1,
     AM_BUFFER = 2,
     MULTI_LIST = 1,
+    MEM_NONBLOCK = 1,
+    MEM_FIXED = 2,
+    MEM_LOCAL_READ = 1,
+    MEM_LOCAL_WRITE = 2,
+    MEM_REMOTE_READ = 4,
+    MEM_REMOTE_WRITE = 8,
+    MEM_ADVISE_NORMAL = 0,
+    MEM_ADVISE_WILLNEED = 1,
+    RKEY_RAW = 1,
+    ATOMIC_ADD = 0,
+    ATOMIC_AND = 1,
+    ATOMIC_OR = 2,
+    ATOMIC_XOR = 3,
+    ATOMIC_SWAP = 4,
+    ATOMIC_CSWAP = 5,
+    ATOMIC_FETCH = 256,
 }
 
 -- Code -> name.
@@ -457,6 +519,9 @@ M.layout = {
     hws_multi_detail = {size = 40, fields = {segments = 0, count = 8, total = 16, buffer = 24, endpoint = 32}},
     hws_multi_opts = {size = 16, fields = {struct_size = 0, flags = 4, coalesce = 8}},
     hws_multi_recv_opts = {size = 48, fields = {struct_size = 0, flags = 4, bytes_max = 8, count_max = 16, alloc = 24, free = 32, alloc_arg = 40}},
+    hws_mem_opts = {size = 24, fields = {struct_size = 0, flags = 4, memory_kind = 8, access = 12, address = 16}},
+    hws_mem_info = {size = 32, fields = {struct_size = 0, memory_kind = 4, base = 8, length = 16, allocated = 24, uses = 28}},
+    hws_rkey_info = {size = 40, fields = {struct_size = 0, memory_kind = 4, base = 8, length = 16, endpoint = 24, direct = 32, reserved = 36}},
 }
 
 M.functions = {
@@ -512,6 +577,20 @@ M.functions = {
     "hws_multi_send",
     "hws_multi_recv",
     "hws_multi_fetch",
+    "hws_mem_register",
+    "hws_mem_alloc",
+    "hws_mem_query",
+    "hws_mem_advise",
+    "hws_rkey_pack",
+    "hws_rkey_unpack",
+    "hws_rkey_query",
+    "hws_rkey_compare",
+    "hws_rkey_ptr",
+    "hws_put",
+    "hws_put_notify",
+    "hws_get",
+    "hws_atomic",
+    "hws_fence",
 }
 
 return M

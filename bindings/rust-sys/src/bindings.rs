@@ -39,6 +39,10 @@ pub const HWS_EVENT_AM_RECV: u32 = 6;
 pub const HWS_EVENT_FLUSH: u32 = 7;
 pub const HWS_EVENT_CONNECT: u32 = 8;
 pub const HWS_EVENT_TASK: u32 = 9;
+pub const HWS_EVENT_PUT: u32 = 10;
+pub const HWS_EVENT_GET: u32 = 11;
+/// tag: what was in the remote memory before
+pub const HWS_EVENT_ATOMIC: u32 = 12;
 pub const HWS_EVENT_MULTI_SEND: u32 = 20;
 /// detail: hws_multi_detail, unless it ends hws_multi_fetch()
 pub const HWS_EVENT_MULTI_RECV: u32 = 21;
@@ -54,6 +58,8 @@ pub const HWS_EVENT_ACCEPTED: u32 = 34;
 pub const HWS_EVENT_DISCONNECTED: u32 = 35;
 /// the last event of its source
 pub const HWS_EVENT_CLOSED: u32 = 36;
+/// a peer's hws_put_notify(); tag: its value, length: bytes written
+pub const HWS_EVENT_NOTIFY: u32 = 40;
 /// detail names a buffer that the receiver must release
 pub const HWS_EVENT_FLAG_BUFFER: u32 = 1;
 /// the data is still at the sender: fetch it by hws_am_recv()
@@ -118,6 +124,8 @@ pub const HWS_FEATURE_STREAM: u32 = 2;
 pub const HWS_FEATURE_AM: u32 = 4;
 pub const HWS_FEATURE_RMA: u32 = 8;
 pub const HWS_FEATURE_ATOMIC: u32 = 16;
+/// plain UCX programs too, on raw endpoints: see section 14, SAFETY
+pub const HWS_FEATURE_UCX_RMA: u32 = 32;
 /// every connection goes by TCP or RDMA
 pub const HWS_CONTEXT_NO_SHARED_MEMORY: u32 = 1;
 /// leave UCX's own defaults: only `config` applies
@@ -187,6 +195,28 @@ pub const HWS_AM_DEFER: u32 = 1;
 pub const HWS_AM_BUFFER: u32 = 2;
 /// end with the list, the data is fetched by hws_multi_fetch()
 pub const HWS_MULTI_LIST: u32 = 1;
+/// map pages when they are first used: faster now, slower then
+pub const HWS_MEM_NONBLOCK: u32 = 1;
+/// allocate exactly at `address`, or fail
+pub const HWS_MEM_FIXED: u32 = 2;
+pub const HWS_MEM_LOCAL_READ: u32 = 1;
+pub const HWS_MEM_LOCAL_WRITE: u32 = 2;
+pub const HWS_MEM_REMOTE_READ: u32 = 4;
+pub const HWS_MEM_REMOTE_WRITE: u32 = 8;
+pub const HWS_MEM_ADVISE_NORMAL: u32 = 0;
+/// will be used soon: map its pages now
+pub const HWS_MEM_ADVISE_WILLNEED: u32 = 1;
+/// UCX's own packed key, for or from a plain UCX program
+pub const HWS_RKEY_RAW: u32 = 1;
+pub const HWS_ATOMIC_ADD: u32 = 0;
+pub const HWS_ATOMIC_AND: u32 = 1;
+pub const HWS_ATOMIC_OR: u32 = 2;
+pub const HWS_ATOMIC_XOR: u32 = 3;
+pub const HWS_ATOMIC_SWAP: u32 = 4;
+/// the value is stored if the old one equals `compare`
+pub const HWS_ATOMIC_CSWAP: u32 = 5;
+/// Asks for the old value: or it into the action. SWAP and CSWAP always fetch.
+pub const HWS_ATOMIC_FETCH: i32 = 256;
 
 /// Receives events. It is called on the thread that makes progress, with no lock held: every call marked `@thread any` is legal inside; it must not block, unwind or jump out.
 pub type hws_event_fn = Option<unsafe extern "C" fn(arg: *mut c_void, event: *const hws_event)>;
@@ -780,6 +810,81 @@ impl Default for hws_multi_recv_opts {
     }
 }
 
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct hws_mem_opts {
+    pub struct_size: u32,
+    pub flags: u32,
+    /// HWS_MEMORY_*
+    pub memory_kind: u32,
+    pub access: u32,
+    /// where to allocate, as a wish or with HWS_MEM_FIXED; nullable
+    pub address: *mut c_void,
+}
+
+impl Default for hws_mem_opts {
+    /// All zero, with its size set.
+    fn default() -> Self {
+        // SAFETY: numbers, pointers and optional functions: all of them may be zero.
+        let mut value: Self = unsafe { core::mem::zeroed() };
+        value.struct_size = 24;
+        value
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct hws_mem_info {
+    /// in
+    pub struct_size: u32,
+    /// HWS_MEMORY_*, as UCX sees it
+    pub memory_kind: u32,
+    pub base: *mut c_void,
+    /// bytes
+    pub length: u64,
+    /// 1: by hws_mem_alloc()
+    pub allocated: u32,
+    /// plans and operations that hold it now
+    pub uses: u32,
+}
+
+impl Default for hws_mem_info {
+    /// All zero, with its size set.
+    fn default() -> Self {
+        // SAFETY: numbers, pointers and optional functions: all of them may be zero.
+        let mut value: Self = unsafe { core::mem::zeroed() };
+        value.struct_size = 32;
+        value
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct hws_rkey_info {
+    /// in
+    pub struct_size: u32,
+    /// HWS_MEMORY_* at the peer
+    pub memory_kind: u32,
+    /// address at the peer; 0 for a raw key
+    pub base: u64,
+    /// bytes; UINT64_MAX for a raw key
+    pub length: u64,
+    pub endpoint: hws_id,
+    /// 1: hws_rkey_ptr() works
+    pub direct: u32,
+    pub reserved: u32,
+}
+
+impl Default for hws_rkey_info {
+    /// All zero, with its size set.
+    fn default() -> Self {
+        // SAFETY: numbers, pointers and optional functions: all of them may be zero.
+        let mut value: Self = unsafe { core::mem::zeroed() };
+        value.struct_size = 40;
+        value
+    }
+}
+
 const _: () = assert!(size_of::<hws_iov>() == 16);
 const _: () = assert!(align_of::<hws_iov>() == 8);
 const _: () = assert!(offset_of!(hws_iov, base) == 0);
@@ -984,6 +1089,30 @@ const _: () = assert!(offset_of!(hws_multi_recv_opts, count_max) == 16);
 const _: () = assert!(offset_of!(hws_multi_recv_opts, alloc) == 24);
 const _: () = assert!(offset_of!(hws_multi_recv_opts, free) == 32);
 const _: () = assert!(offset_of!(hws_multi_recv_opts, alloc_arg) == 40);
+const _: () = assert!(size_of::<hws_mem_opts>() == 24);
+const _: () = assert!(align_of::<hws_mem_opts>() == 8);
+const _: () = assert!(offset_of!(hws_mem_opts, struct_size) == 0);
+const _: () = assert!(offset_of!(hws_mem_opts, flags) == 4);
+const _: () = assert!(offset_of!(hws_mem_opts, memory_kind) == 8);
+const _: () = assert!(offset_of!(hws_mem_opts, access) == 12);
+const _: () = assert!(offset_of!(hws_mem_opts, address) == 16);
+const _: () = assert!(size_of::<hws_mem_info>() == 32);
+const _: () = assert!(align_of::<hws_mem_info>() == 8);
+const _: () = assert!(offset_of!(hws_mem_info, struct_size) == 0);
+const _: () = assert!(offset_of!(hws_mem_info, memory_kind) == 4);
+const _: () = assert!(offset_of!(hws_mem_info, base) == 8);
+const _: () = assert!(offset_of!(hws_mem_info, length) == 16);
+const _: () = assert!(offset_of!(hws_mem_info, allocated) == 24);
+const _: () = assert!(offset_of!(hws_mem_info, uses) == 28);
+const _: () = assert!(size_of::<hws_rkey_info>() == 40);
+const _: () = assert!(align_of::<hws_rkey_info>() == 8);
+const _: () = assert!(offset_of!(hws_rkey_info, struct_size) == 0);
+const _: () = assert!(offset_of!(hws_rkey_info, memory_kind) == 4);
+const _: () = assert!(offset_of!(hws_rkey_info, base) == 8);
+const _: () = assert!(offset_of!(hws_rkey_info, length) == 16);
+const _: () = assert!(offset_of!(hws_rkey_info, endpoint) == 24);
+const _: () = assert!(offset_of!(hws_rkey_info, direct) == 32);
+const _: () = assert!(offset_of!(hws_rkey_info, reserved) == 36);
 
 unsafe extern "C" {
     /// The version of the running library.
@@ -1247,4 +1376,74 @@ unsafe extern "C" {
     ///
     /// Threads: any. Blocks: no. Owns: the segments' data is the library's until the final event. Returns: 0, HWS_DONE, HWS_E_TRUNCATED (a segment is too short), HWS_E_INVALID (another count, a null base), or the endpoint's error when the peer is gone and data was still there.
     pub fn hws_multi_fetch(buffer: hws_id, segments: *const hws_segment, count: u64, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
+
+    /// Register memory of the caller's with a context.
+    ///
+    /// Threads: any. Blocks: while pages are mapped. Owns: the memory stays the caller's and must live until the id is closed. Returns: 0, HWS_E_INVALID, HWS_E_BUFFER_KIND, HWS_E_NO_MEMORY, HWS_E_NO_RESOURCE (locked memory).
+    pub fn hws_mem_register(context: hws_id, base: *mut c_void, length: u64, opts: *const hws_mem_opts, out: *mut hws_id) -> i32;
+
+    /// Allocate memory and register it: preferably in shared memory, where a peer on the same machine then reaches it without a copy (see hws_rkey_ptr()) and without this process making progress.
+    ///
+    /// Threads: any. Blocks: while pages are mapped. Owns: the library, until the id is closed. Returns: 0, HWS_E_INVALID, HWS_E_BUFFER_KIND, HWS_E_NO_MEMORY.
+    pub fn hws_mem_alloc(context: hws_id, length: u64, opts: *const hws_mem_opts, out: *mut hws_id) -> i32;
+
+    /// Where a registered memory is, and what it is.
+    ///
+    /// Threads: any. Blocks: no. Owns: nothing. Returns: 0, or the id's error.
+    pub fn hws_mem_query(memory: hws_id, out: *mut hws_mem_info) -> i32;
+
+    /// Advise how a part of a registered memory will be used.
+    ///
+    /// Threads: any. Blocks: while pages are mapped. Owns: nothing. Returns: 0, HWS_E_INVALID if the part is not inside, HWS_E_UNSUPPORTED.
+    pub fn hws_mem_advise(memory: hws_id, offset: u64, length: u64, advice: u32) -> i32;
+
+    /// Pack the key by which a peer reaches a registered memory: bytes to be sent to it by any means. They carry a version, the address and length, and what UCX needs for every kind of endpoint.
+    ///
+    /// Threads: any. Blocks: for milliseconds the first time. Owns: fills the caller's memory. Returns: 0, HWS_E_TOO_BIG if the room is too small (nothing is written).
+    pub fn hws_rkey_pack(memory: hws_id, flags: u32, packed: *mut c_void, size: u64, needed: *mut u64) -> i32;
+
+    /// Make a packed key usable on one endpoint, whose peer must be the process that packed it.
+    ///
+    /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: copies `packed`. Returns: 0, HWS_E_INVALID (not a key, truncated, damaged, of another process: the text tells), HWS_E_PEER_VERSION (packed by another version), HWS_E_NOT_CONNECTED, HWS_E_UNSUPPORTED.
+    pub fn hws_rkey_unpack(endpoint: hws_id, packed: *const c_void, length: u64, flags: u32, out: *mut hws_id) -> i32;
+
+    /// What a remote key reaches.
+    ///
+    /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: nothing. Returns: 0, or the id's error.
+    pub fn hws_rkey_query(rkey: hws_id, out: *mut hws_rkey_info) -> i32;
+
+    /// Compare two remote keys of one worker.
+    ///
+    /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: nothing. Returns: 0, HWS_E_INVALID for keys of different workers.
+    pub fn hws_rkey_compare(a: hws_id, b: hws_id, result: *mut i32) -> i32;
+
+    /// The peer's memory as a pointer of this process: what is read and written there needs no call and no copy. Only memory of hws_mem_alloc(), over shared memory.
+    ///
+    /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: the peer; the mapping is the library's. Returns: 0, HWS_E_UNREACHABLE if the memory is not shared with this process.
+    pub fn hws_rkey_ptr(rkey: hws_id, address: u64, out: *mut *mut c_void) -> i32;
+
+    /// Write to the peer's memory.
+    ///
+    /// Threads: any. Blocks: no. Owns: the buffer is the library's until the final event. Returns: 0, HWS_DONE, HWS_E_INVALID (out of bounds), HWS_E_UNSUPPORTED (no HWS_FEATURE_RMA), or as hws_tag_send().
+    pub fn hws_put(rkey: hws_id, address: u64, buffer: *const c_void, length: u64, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
+
+    /// Write to the peer's memory, then tell its application: HWS_EVENT_NOTIFY with `value`, delivered to the sink of the peer's endpoint when the data is there. Notifications of an endpoint arrive in the order they were posted.
+    ///
+    /// Threads: any. Blocks: no. Owns: the buffer is the library's until the final event. Returns: as hws_put(); HWS_E_UNSUPPORTED also where UCX does the put itself (RDMA, raw endpoints).
+    pub fn hws_put_notify(rkey: hws_id, address: u64, buffer: *const c_void, length: u64, value: u64, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
+
+    /// Read from the peer's memory.
+    ///
+    /// Threads: any. Blocks: no. Owns: the buffer is the library's until the final event. Returns: as hws_put().
+    pub fn hws_get(rkey: hws_id, address: u64, buffer: *mut c_void, length: u64, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
+
+    /// Change a number in the peer's memory atomically (against other operations of this kind). A fetching action gives the old value in the `tag` of its final event, and in `result`.
+    ///
+    /// Threads: any. Blocks: no. Owns: `result` is the library's until the final event. Returns: as hws_put(); HWS_E_INVALID also for a misaligned address, HWS_E_UNSUPPORTED without HWS_FEATURE_ATOMIC.
+    pub fn hws_atomic(rkey: hws_id, address: u64, action: u32, size: u32, value: u64, compare: u64, result: *mut c_void, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
+
+    /// Order remote memory operations: what was posted before on the same endpoint takes effect before what is posted after. Tagged, active and stream messages are not concerned.
+    ///
+    /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: nothing. Returns: 0, or the id's error.
+    pub fn hws_fence(source: hws_id) -> i32;
 }

@@ -14,6 +14,7 @@ FOREVER = 18446744073709551615
 OK = 0
 DONE = 1
 AM_ID_MAX = 1023
+ATOMIC_FETCH = 256
 
 
 class Kind(IntEnum):
@@ -52,6 +53,9 @@ class EventKind(IntEnum):
     FLUSH = 7
     CONNECT = 8
     TASK = 9
+    PUT = 10
+    GET = 11
+    ATOMIC = 12  # tag: what was in the remote memory before
     MULTI_SEND = 20
     MULTI_RECV = 21  # detail: hws_multi_detail, unless it ends hws_multi_fetch()
     MULTI_LIST = 22  # what HWS_MULTI_LIST asked for; detail: hws_multi_detail
@@ -60,6 +64,7 @@ class EventKind(IntEnum):
     ACCEPTED = 34  # a peer is connected; source: its endpoint, op: the listener
     DISCONNECTED = 35  # the peer left (HWS_E_PEER_CLOSED) or failed; once an endpoint
     CLOSED = 36  # the last event of its source
+    NOTIFY = 40  # a peer's hws_put_notify(); tag: its value, length: bytes written
 
 
 class EventFlag(IntFlag):
@@ -88,6 +93,7 @@ class Feature(IntFlag):
     AM = 4
     RMA = 8
     ATOMIC = 16
+    UCX_RMA = 32  # plain UCX programs too, on raw endpoints: see section 14, SAFETY
 
 
 class ContextFlag(IntFlag):
@@ -188,9 +194,50 @@ class MultiFlag(IntFlag):
     LIST = 1  # end with the list, the data is fetched by hws_multi_fetch()
 
 
+class MemFlag(IntFlag):
+    """hws_mem_opts.flags"""
+
+    NONBLOCK = 1  # map pages when they are first used: faster now, slower then
+    FIXED = 2  # allocate exactly at `address`, or fail
+
+
+class MemAcces(IntFlag):
+    """hws_mem_opts.access: what the memory will be used for; 0: everything."""
+
+    LOCAL_READ = 1
+    LOCAL_WRITE = 2
+    REMOTE_READ = 4
+    REMOTE_WRITE = 8
+
+
+class MemAdvise(IntEnum):
+    """HWS_MEM_ADVISE_*"""
+
+    NORMAL = 0
+    WILLNEED = 1  # will be used soon: map its pages now
+
+
+class RkeyFlag(IntFlag):
+    """hws_rkey_pack() and hws_rkey_unpack(): flags"""
+
+    RAW = 1  # UCX's own packed key, for or from a plain UCX program
+
+
+class Atomic(IntEnum):
+    """HWS_ATOMIC_*"""
+
+    ADD = 0
+    AND = 1
+    OR = 2
+    XOR = 3
+    SWAP = 4
+    CSWAP = 5  # the value is stored if the old one equals `compare`
+
+
 __all__ = [
     "ABI_VERSION",
     "AM_ID_MAX",
+    "ATOMIC_FETCH",
     "DONE",
     "FOREVER",
     "HEADER_VERSION",
@@ -199,6 +246,7 @@ __all__ = [
     "VERSION_MINOR",
     "VERSION_PATCH",
     "AmFlag",
+    "Atomic",
     "ContextFlag",
     "EndpointFlag",
     "EventFlag",
@@ -207,11 +255,15 @@ __all__ = [
     "Kind",
     "ListenerFlag",
     "Log",
+    "MemAcces",
+    "MemAdvise",
+    "MemFlag",
     "Memory",
     "MultiFlag",
     "OpFlag",
     "Progress",
     "Reason",
+    "RkeyFlag",
     "State",
     "Transport",
     "Wait",
