@@ -245,6 +245,38 @@ static const struct field fields_of_hws_multi_recv_opts_[] = {
 };
 static const struct fields fields_of_hws_multi_recv_opts = {"hws_multi_recv_opts", sizeof(hws_multi_recv_opts), 1, fields_of_hws_multi_recv_opts_};
 
+static const struct field fields_of_hws_mem_opts_[] = {
+    {"struct_size", FIELD_U32, offsetof(hws_mem_opts, struct_size), 0, NULL},
+    {"flags", FIELD_U32, offsetof(hws_mem_opts, flags), 0, NULL},
+    {"memory_kind", FIELD_U32, offsetof(hws_mem_opts, memory_kind), 0, NULL},
+    {"access", FIELD_U32, offsetof(hws_mem_opts, access), 0, NULL},
+    {"address", FIELD_ADDRESS, offsetof(hws_mem_opts, address), 0, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+static const struct fields fields_of_hws_mem_opts = {"hws_mem_opts", sizeof(hws_mem_opts), 1, fields_of_hws_mem_opts_};
+
+static const struct field fields_of_hws_mem_info_[] = {
+    {"struct_size", FIELD_U32, offsetof(hws_mem_info, struct_size), 0, NULL},
+    {"memory_kind", FIELD_U32, offsetof(hws_mem_info, memory_kind), 0, NULL},
+    {"base", FIELD_ADDRESS, offsetof(hws_mem_info, base), 0, NULL},
+    {"length", FIELD_U64, offsetof(hws_mem_info, length), 0, NULL},
+    {"allocated", FIELD_U32, offsetof(hws_mem_info, allocated), 0, NULL},
+    {"uses", FIELD_U32, offsetof(hws_mem_info, uses), 0, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+static const struct fields fields_of_hws_mem_info = {"hws_mem_info", sizeof(hws_mem_info), 1, fields_of_hws_mem_info_};
+
+static const struct field fields_of_hws_rkey_info_[] = {
+    {"struct_size", FIELD_U32, offsetof(hws_rkey_info, struct_size), 0, NULL},
+    {"memory_kind", FIELD_U32, offsetof(hws_rkey_info, memory_kind), 0, NULL},
+    {"base", FIELD_U64, offsetof(hws_rkey_info, base), 0, NULL},
+    {"length", FIELD_U64, offsetof(hws_rkey_info, length), 0, NULL},
+    {"endpoint", FIELD_U64, offsetof(hws_rkey_info, endpoint), 0, NULL},
+    {"direct", FIELD_U32, offsetof(hws_rkey_info, direct), 0, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+static const struct fields fields_of_hws_rkey_info = {"hws_rkey_info", sizeof(hws_rkey_info), 1, fields_of_hws_rkey_info_};
+
 /* Event kind -> what its detail points to. */
 static const struct detail details[] = {
     {HWS_EVENT_MULTI_RECV, &fields_of_hws_multi_detail},

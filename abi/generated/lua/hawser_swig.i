@@ -40,6 +40,9 @@ HWS_STRUCTURE(hws_segment)
 HWS_STRUCTURE(hws_multi_detail)
 HWS_STRUCTURE(hws_multi_opts)
 HWS_STRUCTURE(hws_multi_recv_opts)
+HWS_STRUCTURE(hws_mem_opts)
+HWS_STRUCTURE(hws_mem_info)
+HWS_STRUCTURE(hws_rkey_info)
 
 %constant int32_t VERSION_MAJOR = HWS_VERSION_MAJOR;
 %constant int32_t VERSION_MINOR = HWS_VERSION_MINOR;
@@ -69,6 +72,9 @@ HWS_STRUCTURE(hws_multi_recv_opts)
 %constant int32_t EVENT_FLUSH = HWS_EVENT_FLUSH;
 %constant int32_t EVENT_CONNECT = HWS_EVENT_CONNECT;
 %constant int32_t EVENT_TASK = HWS_EVENT_TASK;
+%constant int32_t EVENT_PUT = HWS_EVENT_PUT;
+%constant int32_t EVENT_GET = HWS_EVENT_GET;
+%constant int32_t EVENT_ATOMIC = HWS_EVENT_ATOMIC;
 %constant int32_t EVENT_MULTI_SEND = HWS_EVENT_MULTI_SEND;
 %constant int32_t EVENT_MULTI_RECV = HWS_EVENT_MULTI_RECV;
 %constant int32_t EVENT_MULTI_LIST = HWS_EVENT_MULTI_LIST;
@@ -77,6 +83,7 @@ HWS_STRUCTURE(hws_multi_recv_opts)
 %constant int32_t EVENT_ACCEPTED = HWS_EVENT_ACCEPTED;
 %constant int32_t EVENT_DISCONNECTED = HWS_EVENT_DISCONNECTED;
 %constant int32_t EVENT_CLOSED = HWS_EVENT_CLOSED;
+%constant int32_t EVENT_NOTIFY = HWS_EVENT_NOTIFY;
 %constant int32_t EVENT_FLAG_BUFFER = HWS_EVENT_FLAG_BUFFER;
 %constant int32_t EVENT_FLAG_RNDV = HWS_EVENT_FLAG_RNDV;
 %constant int32_t OK = HWS_OK;
@@ -138,6 +145,7 @@ HWS_STRUCTURE(hws_multi_recv_opts)
 %constant int32_t FEATURE_AM = HWS_FEATURE_AM;
 %constant int32_t FEATURE_RMA = HWS_FEATURE_RMA;
 %constant int32_t FEATURE_ATOMIC = HWS_FEATURE_ATOMIC;
+%constant int32_t FEATURE_UCX_RMA = HWS_FEATURE_UCX_RMA;
 %constant int32_t CONTEXT_NO_SHARED_MEMORY = HWS_CONTEXT_NO_SHARED_MEMORY;
 %constant int32_t CONTEXT_UCX_CONFIG_ONLY = HWS_CONTEXT_UCX_CONFIG_ONLY;
 %constant int32_t PROGRESS_MANUAL = HWS_PROGRESS_MANUAL;
@@ -179,6 +187,22 @@ HWS_STRUCTURE(hws_multi_recv_opts)
 %constant int32_t AM_DEFER = HWS_AM_DEFER;
 %constant int32_t AM_BUFFER = HWS_AM_BUFFER;
 %constant int32_t MULTI_LIST = HWS_MULTI_LIST;
+%constant int32_t MEM_NONBLOCK = HWS_MEM_NONBLOCK;
+%constant int32_t MEM_FIXED = HWS_MEM_FIXED;
+%constant int32_t MEM_LOCAL_READ = HWS_MEM_LOCAL_READ;
+%constant int32_t MEM_LOCAL_WRITE = HWS_MEM_LOCAL_WRITE;
+%constant int32_t MEM_REMOTE_READ = HWS_MEM_REMOTE_READ;
+%constant int32_t MEM_REMOTE_WRITE = HWS_MEM_REMOTE_WRITE;
+%constant int32_t MEM_ADVISE_NORMAL = HWS_MEM_ADVISE_NORMAL;
+%constant int32_t MEM_ADVISE_WILLNEED = HWS_MEM_ADVISE_WILLNEED;
+%constant int32_t RKEY_RAW = HWS_RKEY_RAW;
+%constant int32_t ATOMIC_ADD = HWS_ATOMIC_ADD;
+%constant int32_t ATOMIC_AND = HWS_ATOMIC_AND;
+%constant int32_t ATOMIC_OR = HWS_ATOMIC_OR;
+%constant int32_t ATOMIC_XOR = HWS_ATOMIC_XOR;
+%constant int32_t ATOMIC_SWAP = HWS_ATOMIC_SWAP;
+%constant int32_t ATOMIC_CSWAP = HWS_ATOMIC_CSWAP;
+%constant int32_t ATOMIC_FETCH = HWS_ATOMIC_FETCH;
 
 %rename(version) hws_version;
 uint32_t hws_version(void);
@@ -761,3 +785,209 @@ int32_t hws_multi_fetch(hws_id buffer, const hws_segment *segments, uint64_t cou
 %clear (const hws_segment *segments, uint64_t count);
 %clear const hws_op_opts *opts;
 %clear hws_id *op;
+
+%rename(mem_register) hws_mem_register;
+%apply int32_t HWS_ZERO { int32_t hws_mem_register };
+%apply (void *HWS_OUT, uint64_t HWS_LENGTH) { (void *base, uint64_t length) };
+%apply const hws_mem_opts *HWS_OPTIONS { const hws_mem_opts *opts };
+%apply hws_id *HWS_OUT { hws_id *out };
+%typemap(argout) hws_id *out %{
+    unpin_objects(L);
+    if (result >= 0) {
+        pin(L, *$1, at2);
+    }
+    if (result >= 0) {
+        lua_pushinteger(L, (lua_Integer)*$1);
+        SWIG_arg++;
+    }
+%}
+int32_t hws_mem_register(hws_id context, void *base, uint64_t length, const hws_mem_opts *opts, hws_id *out);
+%clear int32_t hws_mem_register;
+%clear (void *base, uint64_t length);
+%clear const hws_mem_opts *opts;
+%clear hws_id *out;
+%clear hws_id *out;
+
+%rename(mem_alloc) hws_mem_alloc;
+%apply int32_t HWS_ZERO { int32_t hws_mem_alloc };
+%apply const hws_mem_opts *HWS_OPTIONS { const hws_mem_opts *opts };
+%apply hws_id *HWS_OUT { hws_id *out };
+int32_t hws_mem_alloc(hws_id context, uint64_t length, const hws_mem_opts *opts, hws_id *out);
+%clear int32_t hws_mem_alloc;
+%clear const hws_mem_opts *opts;
+%clear hws_id *out;
+
+%rename(mem_query) hws_mem_query;
+%apply int32_t HWS_ZERO { int32_t hws_mem_query };
+%apply hws_mem_info *HWS_INFO { hws_mem_info *out };
+int32_t hws_mem_query(hws_id memory, hws_mem_info *out);
+%clear int32_t hws_mem_query;
+%clear hws_mem_info *out;
+
+%rename(mem_advise) hws_mem_advise;
+%apply int32_t HWS_ZERO { int32_t hws_mem_advise };
+int32_t hws_mem_advise(hws_id memory, uint64_t offset, uint64_t length, uint32_t advice);
+%clear int32_t hws_mem_advise;
+
+%rename(rkey_pack) hws_rkey_pack;
+%apply int32_t HWS_ZERO { int32_t hws_rkey_pack };
+%apply (void *HWS_FILL, uint64_t HWS_SIZE, uint64_t *HWS_NEEDED) { (void *packed, uint64_t size, uint64_t *needed) };
+%feature("action") hws_rkey_pack %{
+    for (int tries = 0; tries < 8; tries++) {
+        result = hws_rkey_pack(arg1, arg2, arg3, arg4, arg5);
+        if ((result < 0 && result != HWS_E_TOO_BIG) || *arg5 <= arg4) {
+            break;
+        }
+        free(arg3);
+        arg4 = *arg5;
+        arg3 = malloc(arg4);
+        if (arg3 == NULL) {
+            result = HWS_E_NO_MEMORY;
+            break;
+        }
+    }
+%}
+int32_t hws_rkey_pack(hws_id memory, uint32_t flags, void *packed, uint64_t size, uint64_t *needed);
+%clear int32_t hws_rkey_pack;
+%clear (void *packed, uint64_t size, uint64_t *needed);
+
+%rename(rkey_unpack) hws_rkey_unpack;
+%apply int32_t HWS_ZERO { int32_t hws_rkey_unpack };
+%apply (const void *HWS_IN, uint64_t HWS_LENGTH) { (const void *packed, uint64_t length) };
+%apply hws_id *HWS_OUT { hws_id *out };
+int32_t hws_rkey_unpack(hws_id endpoint, const void *packed, uint64_t length, uint32_t flags, hws_id *out);
+%clear int32_t hws_rkey_unpack;
+%clear (const void *packed, uint64_t length);
+%clear hws_id *out;
+
+%rename(rkey_query) hws_rkey_query;
+%apply int32_t HWS_ZERO { int32_t hws_rkey_query };
+%apply hws_rkey_info *HWS_INFO { hws_rkey_info *out };
+int32_t hws_rkey_query(hws_id rkey, hws_rkey_info *out);
+%clear int32_t hws_rkey_query;
+%clear hws_rkey_info *out;
+
+%rename(rkey_compare) hws_rkey_compare;
+%apply int32_t HWS_ZERO { int32_t hws_rkey_compare };
+%apply int32_t *HWS_OUT { int32_t *result };
+int32_t hws_rkey_compare(hws_id a, hws_id b, int32_t *result);
+%clear int32_t hws_rkey_compare;
+%clear int32_t *result;
+
+%rename(rkey_ptr) hws_rkey_ptr;
+%apply int32_t HWS_ZERO { int32_t hws_rkey_ptr };
+%apply void **HWS_OUT { void **out };
+int32_t hws_rkey_ptr(hws_id rkey, uint64_t address, void **out);
+%clear int32_t hws_rkey_ptr;
+%clear void **out;
+
+%rename(put) hws_put;
+%apply int32_t HWS_POSITIVE { int32_t hws_put };
+%apply (const void *HWS_IN, uint64_t HWS_LENGTH) { (const void *buffer, uint64_t length) };
+%apply const hws_op_opts *HWS_OPTIONS { const hws_op_opts *opts };
+%typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"
+%typemap(check) hws_id *op %{
+    if (check_flags(L, arg5, 1) != 0) {
+        SWIG_fail;
+    }
+%}
+%typemap(argout) hws_id *op %{
+    if (result == HWS_OK) {
+        pin(L, *$1, at3);
+    }
+    if (result >= 0) {
+        push_posted(L, result, *$1);
+        SWIG_arg++;
+    }
+%}
+int32_t hws_put(hws_id rkey, uint64_t address, const void *buffer, uint64_t length, const hws_op_opts *opts, hws_id *op);
+%clear int32_t hws_put;
+%clear (const void *buffer, uint64_t length);
+%clear const hws_op_opts *opts;
+%clear hws_id *op;
+
+%rename(put_notify) hws_put_notify;
+%apply int32_t HWS_POSITIVE { int32_t hws_put_notify };
+%apply (const void *HWS_IN, uint64_t HWS_LENGTH) { (const void *buffer, uint64_t length) };
+%apply const hws_op_opts *HWS_OPTIONS { const hws_op_opts *opts };
+%typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"
+%typemap(check) hws_id *op %{
+    if (check_flags(L, arg6, 1) != 0) {
+        SWIG_fail;
+    }
+%}
+%typemap(argout) hws_id *op %{
+    if (result == HWS_OK) {
+        pin(L, *$1, at3);
+    }
+    if (result >= 0) {
+        push_posted(L, result, *$1);
+        SWIG_arg++;
+    }
+%}
+int32_t hws_put_notify(hws_id rkey, uint64_t address, const void *buffer, uint64_t length, uint64_t value, const hws_op_opts *opts, hws_id *op);
+%clear int32_t hws_put_notify;
+%clear (const void *buffer, uint64_t length);
+%clear const hws_op_opts *opts;
+%clear hws_id *op;
+
+%rename(get) hws_get;
+%apply int32_t HWS_POSITIVE { int32_t hws_get };
+%apply (void *HWS_OUT, uint64_t HWS_LENGTH) { (void *buffer, uint64_t length) };
+%apply const hws_op_opts *HWS_OPTIONS { const hws_op_opts *opts };
+%typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"
+%typemap(check) hws_id *op %{
+    if (check_flags(L, arg5, 1) != 0) {
+        SWIG_fail;
+    }
+%}
+%typemap(argout) hws_id *op %{
+    if (result == HWS_OK) {
+        pin(L, *$1, at3);
+    }
+    if (result >= 0) {
+        push_posted(L, result, *$1);
+        SWIG_arg++;
+    }
+%}
+int32_t hws_get(hws_id rkey, uint64_t address, void *buffer, uint64_t length, const hws_op_opts *opts, hws_id *op);
+%clear int32_t hws_get;
+%clear (void *buffer, uint64_t length);
+%clear const hws_op_opts *opts;
+%clear hws_id *op;
+
+%rename(atomic) hws_atomic;
+%apply int32_t HWS_POSITIVE { int32_t hws_atomic };
+%apply void *HWS_OUT { void *result };
+%typemap(check) void *result %{
+    if ($1 != NULL && room7 < arg4) {
+        lua_pushliteral(L, "result is too small");
+        SWIG_fail;
+    }
+%}
+%apply const hws_op_opts *HWS_OPTIONS { const hws_op_opts *opts };
+%typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"
+%typemap(check) hws_id *op %{
+    if (check_flags(L, arg8, 1) != 0) {
+        SWIG_fail;
+    }
+%}
+%typemap(argout) hws_id *op %{
+    if (result == HWS_OK) {
+        pin(L, *$1, at7);
+    }
+    if (result >= 0) {
+        push_posted(L, result, *$1);
+        SWIG_arg++;
+    }
+%}
+int32_t hws_atomic(hws_id rkey, uint64_t address, uint32_t action, uint32_t size, uint64_t value, uint64_t compare, void *result, const hws_op_opts *opts, hws_id *op);
+%clear int32_t hws_atomic;
+%clear void *result;
+%clear const hws_op_opts *opts;
+%clear hws_id *op;
+
+%rename(fence) hws_fence;
+%apply int32_t HWS_ZERO { int32_t hws_fence };
+int32_t hws_fence(hws_id source);
+%clear int32_t hws_fence;

@@ -36,6 +36,9 @@ EVENT_AM_RECV: int
 EVENT_FLUSH: int
 EVENT_CONNECT: int
 EVENT_TASK: int
+EVENT_PUT: int
+EVENT_GET: int
+EVENT_ATOMIC: int
 EVENT_MULTI_SEND: int
 EVENT_MULTI_RECV: int
 EVENT_MULTI_LIST: int
@@ -44,6 +47,7 @@ EVENT_REQUEST: int
 EVENT_ACCEPTED: int
 EVENT_DISCONNECTED: int
 EVENT_CLOSED: int
+EVENT_NOTIFY: int
 EVENT_FLAG_BUFFER: int
 EVENT_FLAG_RNDV: int
 OK: int
@@ -105,6 +109,7 @@ FEATURE_STREAM: int
 FEATURE_AM: int
 FEATURE_RMA: int
 FEATURE_ATOMIC: int
+FEATURE_UCX_RMA: int
 CONTEXT_NO_SHARED_MEMORY: int
 CONTEXT_UCX_CONFIG_ONLY: int
 PROGRESS_MANUAL: int
@@ -146,6 +151,22 @@ AM_ID_MAX: int
 AM_DEFER: int
 AM_BUFFER: int
 MULTI_LIST: int
+MEM_NONBLOCK: int
+MEM_FIXED: int
+MEM_LOCAL_READ: int
+MEM_LOCAL_WRITE: int
+MEM_REMOTE_READ: int
+MEM_REMOTE_WRITE: int
+MEM_ADVISE_NORMAL: int
+MEM_ADVISE_WILLNEED: int
+RKEY_RAW: int
+ATOMIC_ADD: int
+ATOMIC_AND: int
+ATOMIC_OR: int
+ATOMIC_XOR: int
+ATOMIC_SWAP: int
+ATOMIC_CSWAP: int
+ATOMIC_FETCH: int
 
 def version() -> int:
     """The version of the running library."""
@@ -267,3 +288,44 @@ def multi_recv(
     """Receive a multi-buffer message from one endpoint, or from any endpoint of a worker."""
 def multi_fetch(buffer: int, segments: Sequence[Buffer], opts: Options = None) -> tuple[int, int | Record]:
     """Move the data of a listed message into the receiver's memory."""
+def mem_register(context: int, base: Buffer, opts: Options = None) -> int:
+    """Register memory of the caller's with a context."""
+def mem_alloc(context: int, length: int, opts: Options = None) -> int:
+    """
+    Allocate memory and register it: preferably in shared memory, where a peer on the same machine then
+    reaches it without a copy (see hws_rkey_ptr()) and without this process making progress.
+    """
+def mem_query(memory: int) -> Record:
+    """Where a registered memory is, and what it is."""
+def mem_advise(memory: int, offset: int, length: int, advice: int) -> None:
+    """Advise how a part of a registered memory will be used."""
+def rkey_pack(memory: int, flags: int) -> bytes:
+    """Pack the key by which a peer reaches a registered memory: bytes to be sent to it by any means."""
+def rkey_unpack(endpoint: int, packed: Buffer, flags: int) -> int:
+    """Make a packed key usable on one endpoint, whose peer must be the process that packed it."""
+def rkey_query(rkey: int) -> Record:
+    """What a remote key reaches."""
+def rkey_compare(a: int, b: int) -> int:
+    """Compare two remote keys of one worker."""
+def rkey_ptr(rkey: int, address: int) -> int:
+    """
+    The peer's memory as a pointer of this process: what is read and written there needs no call and no copy.
+    """
+def put(rkey: int, address: int, buffer: Buffer, opts: Options = None) -> tuple[int, int | Record]:
+    """Write to the peer's memory."""
+def put_notify(rkey: int, address: int, buffer: Buffer, value: int, opts: Options = None) -> tuple[int, int | Record]:
+    """
+    Write to the peer's memory, then tell its application: HWS_EVENT_NOTIFY with `value`, delivered to the
+    sink of the peer's endpoint when the data is there.
+    """
+def get(rkey: int, address: int, buffer: Buffer, opts: Options = None) -> tuple[int, int | Record]:
+    """Read from the peer's memory."""
+def atomic(
+    rkey: int, address: int, action: int, size: int, value: int, compare: int, result: Buffer | None, opts: Options = None,
+) -> tuple[int, int | Record]:
+    """Change a number in the peer's memory atomically (against other operations of this kind)."""
+def fence(source: int) -> None:
+    """
+    Order remote memory operations: what was posted before on the same endpoint takes effect before what is
+    posted after.
+    """
