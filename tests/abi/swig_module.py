@@ -29,9 +29,9 @@ def load() -> Any:
 class Pair:
     """Two connected endpoints in one process, their events in one queue."""
 
-    def __init__(self, hawser: Any) -> None:
+    def __init__(self, hawser: Any, features: int = 0) -> None:
         self.hawser = hawser
-        self.context = hawser.context_open()
+        self.context = hawser.context_open({"features": features})
         self.queue = hawser.queue_open()
         sink = {"queue": self.queue}
         self.worker = hawser.worker_open(self.context, {"sink": sink})

@@ -114,7 +114,8 @@ def _unkeep(f: Function, found: list[common.Use]) -> str:
 def _stub(abi: Abi) -> str:
     parts = [
         heading("#", "The types of the SWIG module."),
-        "from collections.abc import Mapping, Sequence\nfrom typing import Any\n\nfrom typing_extensions import Buffer\n\n"
+        "from collections.abc import Mapping, Sequence\nfrom typing import Any\n\n"
+        "from typing_extensions import Buffer\n\n"
         "Options = Mapping[str, Any] | None\nRecord = dict[str, Any]\n\n",
         "".join(f"{c.name.removeprefix('HWS_')}: int\n" for c in abi.constants),
         "\n",

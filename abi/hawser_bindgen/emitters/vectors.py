@@ -6,8 +6,8 @@ A vector names a function and says how each argument is made:
     {"memory": bytes}     {"options": struct, "size": "known" | "zero" | "huge" | "tail"}     {"info": ...the same}
     {"fill": type}   room for one number, id or pointer        {"records": struct, "count": n}     {"ids": n}
     {"callback": name}   one that must not be called            {"user": true}   a pointer that is passed through
-"quiet" stands where the last error is left alone. `needs` says what a binding must let its user do to make the call: "ids" nothing special, "pointers" give a null pointer,
-"sizes" set struct_size.
+"quiet" stands where the last error is left alone. `needs` says what a binding must let its user do to make the calls
+of a file: "ids" nothing special, "pointers" give a null pointer, "sizes" set struct_size.
 """
 
 from __future__ import annotations

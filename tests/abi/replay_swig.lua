@@ -1,0 +1,73 @@
+-- Replays vectors through the SWIG module for Lua: arg[1] is a Lua file of vectors; prints a name and a code on each line.
+package.cpath = os.getenv("HAWSER_BUILD_DIR") .. "/swig/lua/?.so"
+local hawser = require "hawser.swig"
+
+local function open_each()
+    local ids = {}
+    local context = assert(hawser.context_open{features = 31})
+    local queue = assert(hawser.queue_open())
+    local sink = {queue = queue}
+    local worker = assert(hawser.worker_open(context, {sink = sink}))
+    local listener = assert(hawser.listen(worker, "127.0.0.1", 0, {sink = sink, endpoint_sink = sink}))
+    local _, client = assert(hawser.connect(worker, "127.0.0.1", hawser.listener_query(listener).port, nil, sink))
+    local seen = {}
+    local function take(kind)
+        while not seen[kind] do
+            for _, event in ipairs(select(2, assert(hawser.queue_pop(queue, 8, 100000000)))) do
+                assert(event.status == 0)
+                seen[event.kind] = event
+            end
+        end
+        return seen[kind]
+    end
+    take(hawser.EVENT_CONNECT)
+    local server = take(hawser.EVENT_ACCEPTED).source
+    local _, op = assert(hawser.tag_recv(server, hawser.buffer(8), 99, -1))
+    assert(hawser.tag_send(client, "message", 1, sink))
+    local message
+    while not message do
+        hawser.worker_progress(worker)
+        local _
+        _, message = hawser.tag_probe(server, 1, -1)
+        if type(message) ~= "number" then message = nil end
+    end
+    assert(hawser.am_handler(worker, 1, {sink = sink}))
+    assert(hawser.am_send(client, 1, "h", "data", sink))
+    ids.context, ids.worker, ids.listener, ids.endpoint = context, worker, listener, server
+    ids.queue, ids.op, ids.message = assert(hawser.queue_open()), op, message
+    ids.buffer = take(hawser.EVENT_AM).detail.buffer
+    if hawser.mem_alloc then
+        ids.memory = assert(hawser.mem_alloc(context, 4096))
+        ids.rkey = assert(hawser.rkey_unpack(server, assert(hawser.rkey_pack(ids.memory, 0)), 0))
+    end
+    return ids
+end
+
+local ids = {zero = 0, random = (1 << 53) - 1}
+local gone = open_each()
+assert(hawser.cancel(gone.op))
+assert(hawser.wait(gone.op, 10000000000))
+for _, kind in ipairs{"message", "buffer", "queue"} do assert(hawser.close(gone[kind])) end
+assert(hawser.close_wait(gone.context, 10000000000))
+for kind, id in pairs(gone) do ids["stale " .. kind] = id end
+for kind, id in pairs(open_each()) do ids[kind] = id end
+
+for _, vector in ipairs(dofile(arg[1])) do
+    local args, n, made = {}, 0, true
+    for _, given in ipairs(vector.args) do
+        n = n + 1
+        if given.id then
+            args[n] = ids[given.id]
+            made = made and args[n] ~= nil
+        elseif given.memory then
+            args[n] = hawser.buffer(given.memory)
+        elseif given.value ~= nil then
+            args[n] = given.value
+        end
+    end
+    if made then
+        local result, _, code = hawser[vector.call](table.unpack(args, 1, n))
+        print(("%s\t%d"):format(vector.name, result == nil and code or 0))
+    end
+end
+assert(hawser.close_wait(ids.context, 10000000000))
