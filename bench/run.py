@@ -186,6 +186,24 @@ def allocations(bench):
     return f"{own} by the library, {every} with UCX's, of {operations} operations", None, "0", own == 0, runs
 
 
+def multi(what, goal):
+    """Multi-buffer messages against one active message of as many bytes: the time of one message."""
+
+    def case(bench, count, *options):
+        rounds = bench.json([bench.program("bench", "multi"), what, bench.rounds, count, *options])["rounds"]
+        am, many = (statistics.median(r[k] for r in rounds) for k in ("am_ns", "multi_ns"))
+        if what == "latency":
+            ratio = spread([r["multi_ns"] / r["am_ns"] for r in rounds])
+            return (f"{many:.0f} ns, one message {am:.0f}", ratio, f"<= {goal}", ratio["median"] <= goal,
+                    {"rounds": rounds})
+        ratio = spread([r["am_ns"] / r["multi_ns"] for r in rounds])
+        mine, one = (64 * MIB / ns for ns in (many, am))
+        return (f"{mine:.2f} GB/s, one message {one:.2f}", ratio, f">= {goal}", ratio["median"] >= goal,
+                {"rounds": rounds})
+
+    return case
+
+
 def connections(bench, *arguments):
     return bench.json([bench.program("bench", "connections"), *arguments], timeout=1800)
 
@@ -234,6 +252,9 @@ def cases(bench):
     for over, option in (("", ()), ("-tcp", ("--tcp",))):
         yield f"bandwidth-1m{over}", big, ("-t", "tag_bw", "-s", MIB, "-n", n(5000), *option), True
         yield f"bandwidth-64m{over}", big, ("-t", "tag_bw", "-s", 64 * MIB, "-n", n(100), "-w", 5, *option), False
+    for over, option in (("", ()), ("-tcp", ("tcp",))):
+        yield f"multi-10x100{over}", multi("latency", 1.3), (n(50000), *option), True
+        yield f"multi-64x1m{over}", multi("bandwidth", 0.9), (n(50), *option), True
     for mode in ("blocking", "thread"):
         for over, option in (("", ()), ("-tcp", ("--tcp",))):
             yield (f"asleep-{mode}{over}", asleep,

@@ -103,16 +103,40 @@ static void *scratch(struct hws__worker *w, uint64_t bytes)
     return w->multi_scratch;
 }
 
-/* Everything in one UCX message. */
-static int32_t send_list(struct hws__post *p, const struct plan *plan)
+/* Post the list that stands in the worker's memory. */
+static int32_t post_list(struct hws__post *p, struct hws__op *op, uint64_t bytes)
 {
     struct hws__endpoint *ep = p->ep;
     struct hws__worker *w = p->worker;
-    uint64_t bytes = list_bytes(plan);
-    void *list = scratch(w, bytes);
     ucp_request_param_t param;
-    struct hws__op *op;
     int32_t r;
+
+    hws__op_param(p, op, &param);
+    param.datatype = ucp_dt_make_contig(1);
+    param.memory_type = UCS_MEMORY_TYPE_HOST;
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    param.flags = ep->send_flags | UCP_AM_SEND_FLAG_EAGER;
+    r = hws__op_posted(
+        p, op, ep->uworker,
+        hws__ucx.ucp_am_send_nbx(ep->ucx, HWS__AM_MULTI, NULL, 0, w->multi_scratch, bytes, &param));
+    if (r == HWS_OK) {
+        free(op->extra); /* the segments of a submission */
+        op->extra = w->multi_scratch;
+        w->multi_scratch = NULL;
+        w->multi_scratch_room = 0;
+    }
+    if (r >= 0) {
+        ep->multi_sent++;
+    }
+    return r;
+}
+
+/* Everything in one UCX message. */
+static int32_t send_list(struct hws__post *p, const struct plan *plan)
+{
+    uint64_t bytes = list_bytes(plan);
+    void *list = scratch(p->worker, bytes);
+    struct hws__op *op;
 
     if (list == NULL) {
         return hws__fail(HWS_E_NO_MEMORY, p->source, "list of %llu bytes",
@@ -121,25 +145,40 @@ static int32_t send_list(struct hws__post *p, const struct plan *plan)
     if ((op = hws__op_next(p)) == NULL) {
         return HWS_E_TOO_MANY;
     }
-    write_list(list, plan, p->tag, ep->multi_sent + 1);
-    hws__op_param(p, op, &param);
-    param.datatype = ucp_dt_make_contig(1);
-    param.memory_type = UCS_MEMORY_TYPE_HOST;
-    param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-    param.flags = ep->send_flags | UCP_AM_SEND_FLAG_EAGER;
-    r = hws__op_posted(
-        p, op, ep->uworker,
-        hws__ucx.ucp_am_send_nbx(ep->ucx, HWS__AM_MULTI, NULL, 0, list, bytes, &param));
-    if (r == HWS_OK) {
-        free(op->extra); /* the segments of a submission */
-        op->extra = list;
-        w->multi_scratch = NULL;
-        w->multi_scratch_room = 0;
+    write_list(list, plan, p->tag, p->ep->multi_sent + 1);
+    return post_list(p, op, bytes);
+}
+
+/*
+ * The quick way of a few small segments: written while they are looked at. Returns their bytes, or
+ * -1 if the long way must be gone.
+ */
+static int64_t write_small(struct hws__post *p)
+{
+    const hws_segment *s = p->header, *end = s + p->mask;
+    struct hws__worker *w = p->worker;
+    struct hws__multi_wire *wire = w->multi_scratch;
+    uint64_t *entry = (uint64_t *)(void *)(wire + 1), room, total = 0;
+    char *to = (char *)(entry + p->mask);
+
+    if (p->mask > HWS__MULTI_INLINE || w->multi_scratch_room < 2 * HWS__MULTI_COALESCE) {
+        return -1;
     }
-    if (r >= 0) {
-        ep->multi_sent++;
+    room = p->am_id < HWS__MULTI_COALESCE ? p->am_id : HWS__MULTI_COALESCE;
+    for (; s != end; s++) {
+        if (s->memory_kind != HWS_MEMORY_HOST || s->base == NULL || s->length > room - total) {
+            return -1;
+        }
+        *entry++ = s->length;
+        memcpy(to + total, s->base, s->length);
+        total += s->length;
     }
-    return r;
+    *wire = (struct hws__multi_wire){.tag = p->tag,
+                                     .sequence = p->ep->multi_sent + 1,
+                                     .total = total,
+                                     .count = (uint32_t)p->mask,
+                                     .flags = HWS__MULTI_DATA};
+    return (int64_t)total;
 }
 
 /* UCX has done one of the messages. */
@@ -311,10 +350,47 @@ static int32_t send_parts(struct hws__post *p, const struct plan *plan)
     return settle(p, op, out);
 }
 
+static int32_t check_limits(const struct hws__post *p, uint64_t total)
+{
+    const struct hws__endpoint *ep = p->ep;
+
+    if (p->mask <= ep->multi_count_max && total <= ep->multi_bytes_max) {
+        return HWS_OK;
+    }
+    return hws__fail(HWS_E_TOO_BIG, p->source,
+                     "%llu segments, %llu bytes; the peer takes %u segments, %llu bytes",
+                     (unsigned long long)p->mask, (unsigned long long)total, ep->multi_count_max,
+                     (unsigned long long)ep->multi_bytes_max);
+}
+
+static int32_t send_any(struct hws__post *p, uint64_t *total)
+{
+    int64_t small = write_small(p);
+    struct hws__op *op;
+    struct plan plan;
+    int32_t r;
+
+    if (small >= 0) {
+        *total = (uint64_t)small;
+        if ((r = check_limits(p, *total)) < 0) {
+            return r;
+        }
+        return (op = hws__op_next(p)) == NULL ? HWS_E_TOO_MANY
+                                              : post_list(p, op,
+                                                          sizeof(struct hws__multi_wire) +
+                                                              p->mask * sizeof(uint64_t) + *total);
+    }
+    if ((r = make_plan(&plan, p)) < 0 || (r = check_limits(p, plan.total)) < 0) {
+        return r;
+    }
+    *total = plan.total;
+    return plan.large == 0 && plan.within ? send_list(p, &plan) : send_parts(p, &plan);
+}
+
 static int32_t multi_send_run(struct hws__post *p)
 {
     struct hws__endpoint *ep = p->ep;
-    struct plan plan;
+    uint64_t total = 0;
     int32_t r;
 
     if (!ep->open) {
@@ -324,24 +400,15 @@ static int32_t multi_send_run(struct hws__post *p)
     if (ep->raw) {
         return hws__fail(HWS_E_UNSUPPORTED, p->source, "a plain UCX program takes no such message");
     }
-    if ((r = make_plan(&plan, p)) < 0) {
-        return r;
-    }
-    if (plan.count > ep->multi_count_max || plan.total > ep->multi_bytes_max) {
-        return hws__fail(HWS_E_TOO_BIG, p->source,
-                         "%llu segments, %llu bytes; the peer takes %u segments, %llu bytes",
-                         (unsigned long long)plan.count, (unsigned long long)plan.total,
-                         ep->multi_count_max, (unsigned long long)ep->multi_bytes_max);
-    }
-    r = plan.large == 0 && plan.within ? send_list(p, &plan) : send_parts(p, &plan);
+    r = send_any(p, &total);
     if (r >= 0) {
         p->done_tag = p->tag;
-        p->done_length = plan.total;
+        p->done_length = total;
         ep->sent++;
-        ep->bytes_sent += plan.total;
+        ep->bytes_sent += total;
         if (r == HWS_OK) {
             p->op->done_tag = p->tag;
-            p->op->done_length = plan.total;
+            p->op->done_length = total;
         }
         if (!ep->uworker->hot) {
             hws__uworker_heat(ep->uworker);
