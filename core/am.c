@@ -70,23 +70,28 @@ ucs_status_t hws__am_arrived(struct hws__uworker *u, struct hws__endpoint *ep, u
     struct hws__message *m;
     int s;
 
-    if (ep == NULL || !ep->hello_done || h == NULL) {
+    /* Plain peers that know our address have no endpoint. */
+    if (h == NULL || (ep != NULL ? !ep->hello_done : u->role < HWS__ADDRESS || !u->raw)) {
         HWS__COUNT(w, am_dropped, 1);
         return UCS_OK;
     }
-    ep->received++;
-    ep->bytes_received += length;
+    if (ep != NULL) {
+        ep->received++;
+        ep->bytes_received += length;
+    }
     if ((m = hws__message_take(w, HWS_KIND_BUFFER)) == NULL ||
         !keep_header(m, header, header_length) ||
         (s = hws__message_fill(m, u, data, length, attr)) == UCS_ERR_NO_MEMORY) {
         if (m != NULL) {
             hws__message_release(m);
         }
-        hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory for an active message");
+        if (ep != NULL) {
+            hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory for an active message");
+        }
         return UCS_OK;
     }
     m->ep = ep;
-    m->ep_id = ep->obj.id;
+    m->ep_id = ep != NULL ? ep->obj.id : 0;
     m->tag = am_id;
     /* The user's allocator must not run inside UCX; nor can a fetch be waited for here. */
     if ((m->rndv && !(h->flags & HWS_AM_DEFER)) || (h->alloc != NULL && !m->rndv)) {
@@ -144,7 +149,7 @@ static void fetch_ended(struct hws__message *m, ucs_status_t status)
         hws__message_release(m);
         return;
     }
-    if (code < 0 && m->ep->obj.id == m->ep_id && m->ep->failed) {
+    if (code < 0 && m->ep != NULL && m->ep->obj.id == m->ep_id && m->ep->failed) {
         code = m->ep->status;
     }
     m->rndv = false;

@@ -12,6 +12,7 @@
 #include "progress.h"
 #include "time.h"
 #include "ucx_loader.h"
+#include "waddress.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,6 +162,35 @@ void hws__dial_on(struct hws__endpoint *ep, struct hws__uworker *u)
     }
 }
 
+void hws__dial_address(struct hws__endpoint *ep, struct hws__uworker *u, const void *address)
+{
+    ucp_ep_params_t p = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                                       UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                                       UCP_EP_PARAM_FIELD_ERR_HANDLER,
+                         .address = address,
+                         .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+                         .err_handler = {hws__endpoint_error_cb, ep}};
+    ucp_ep_h ucx;
+    ucs_status_t s = hws__ucx.ucp_ep_create(u->ucx, &p, &ucx);
+
+    if (s != UCS_OK) {
+        hws__endpoint_fail(ep, hws__from_ucx(s), "worker address: %s",
+                           hws__ucx.ucs_status_string(s));
+        return;
+    }
+    if (!hws__endpoint_attach(ep, u, ucx)) {
+        hws__dial_failed(ep, HWS_E_NO_MEMORY);
+        return;
+    }
+    ep->phase = HWS__PHASE_HELLO;
+    ep->send_flags = UCP_AM_SEND_FLAG_REPLY;
+    if (ep->raw) {
+        raw_start(ep);
+    } else if (!ep->server) {
+        hws__hello_start(ep);
+    }
+}
+
 /* Why an endpoint does not try shared memory. */
 static uint32_t tcp_reason(const struct hws__endpoint *ep)
 {
@@ -234,7 +264,22 @@ static int32_t connect_run(struct hws__post *p)
     op->source = ep->obj.id;
     ep->connect = op;
     hws__op_deadline(op, p->opts->timeout_ns != 0 ? p->opts->timeout_ns : CONNECT_TIMEOUT_NS);
-    resolve(ep);
+    ((void (*)(struct hws__endpoint *))(uintptr_t)p->mask)(ep);
+    return HWS_OK;
+}
+
+int32_t hws__endpoint_options(struct hws__endpoint *ep, const hws_endpoint_opts *o)
+{
+    int32_t r;
+
+    ep->close_timeout = o->close_timeout_ns != 0 ? o->close_timeout_ns : HWS__CLOSE_NS;
+    if ((r = hws__sink_set(&ep->sink, &o->sink)) < 0) {
+        return r;
+    }
+    if (hws__sink_none(&ep->sink)) {
+        ep->sink = ep->worker->sink;
+    }
+    hws__sink_feed(&ep->sink, ep->worker->obj.id);
     return HWS_OK;
 }
 
@@ -261,14 +306,9 @@ static int32_t fill(struct hws__endpoint *ep, const hws_endpoint_opts *o, const 
     ep->tcp_only = !ep->raw && ((o->flags & HWS_ENDPOINT_TCP_ONLY) || no_shm);
     ep->tcp = ep->tcp_only;
     ep->reason = ep->raw ? HWS_REASON_RAW : ep->tcp_only ? tcp_reason(ep) : HWS_REASON_LOCAL;
-    ep->close_timeout = o->close_timeout_ns != 0 ? o->close_timeout_ns : HWS__CLOSE_NS;
-    if ((r = hws__sink_set(&ep->sink, &o->sink)) < 0) {
+    if ((r = hws__endpoint_options(ep, o)) < 0) {
         return r;
     }
-    if (hws__sink_none(&ep->sink)) {
-        ep->sink = ep->worker->sink;
-    }
-    hws__sink_feed(&ep->sink, ep->worker->obj.id);
     if (o->local_address != NULL) {
         if (hws__address_resolve(o->local_address, 0, true, false, &local) == 0) {
             return hws__fail(HWS_E_INVALID, 0, "local address \"%.64s\"", o->local_address);
@@ -280,17 +320,36 @@ static int32_t fill(struct hws__endpoint *ep, const hws_endpoint_opts *o, const 
     return HWS_OK;
 }
 
+int32_t hws__connect_post(struct hws__endpoint *ep, void (*start)(struct hws__endpoint *),
+                          const hws_op_opts *opts, hws_id *out, hws_id *op)
+{
+    struct hws__post p = {.run = connect_run,
+                          .worker = ep->worker,
+                          .source = ep->worker->obj.id,
+                          .tag = (uint64_t)(uintptr_t)ep,
+                          .mask = (uint64_t)(uintptr_t)start,
+                          .kind = HWS_EVENT_CONNECT};
+    int32_t r;
+
+    *out = hws__obj_publish(&hws__objects, &ep->obj);
+    if ((r = hws__post(&p, opts, op)) < 0) {
+        *out = 0;
+        hws__endpoint_forget(ep);
+    }
+    return r;
+}
+
 int32_t hws_connect(hws_id worker, const char *host, uint16_t port,
                     const hws_endpoint_opts *endpoint_opts, const hws_op_opts *opts, hws_id *out,
                     hws_id *op)
 {
-    struct hws__post p = {.run = connect_run, .source = worker, .kind = HWS_EVENT_CONNECT};
     struct hws__endpoint *ep;
+    struct hws__worker *w;
     hws_endpoint_opts o;
     int32_t r = HWS_OK;
 
     HWS__ENTER();
-    if ((p.worker = hws__worker_find(worker, &r)) == NULL) {
+    if ((w = hws__worker_find(worker, &r)) == NULL) {
         return r;
     }
     if (host == NULL || host[0] == '\0' || out == NULL || port == 0) {
@@ -299,18 +358,12 @@ int32_t hws_connect(hws_id worker, const char *host, uint16_t port,
     if ((r = hws__options(&o, sizeof o, endpoint_opts, "endpoint")) < 0) {
         return r;
     }
-    if ((ep = hws__endpoint_new(p.worker)) == NULL) {
+    if ((ep = hws__endpoint_new(w)) == NULL) {
         return hws__fail(HWS_E_NO_MEMORY, worker, "endpoint");
     }
     if ((r = fill(ep, &o, host, port)) < 0) {
         hws__obj_free(&hws__objects, &ep->obj);
         return r;
     }
-    *out = hws__obj_publish(&hws__objects, &ep->obj);
-    p.tag = (uint64_t)(uintptr_t)ep;
-    if ((r = hws__post(&p, opts, op)) < 0) {
-        *out = 0;
-        hws__endpoint_forget(ep);
-    }
-    return r;
+    return hws__connect_post(ep, resolve, opts, out, op);
 }

@@ -13,6 +13,7 @@
 #include "sockets.h"
 #include "time.h"
 #include "ucx_loader.h"
+#include "waddress.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +67,11 @@ void hws__endpoint_forget(struct hws__endpoint *ep)
     hws__list_remove(&ep->wait_link);
     hws__rkeys_forget(ep);
     free(ep->addresses);
+    free(ep->worker_address);
+    free(ep->first_hello);
+    ep->first_hello = NULL;
     ep->addresses = NULL;
+    ep->worker_address = NULL;
     ep->phase = HWS__PHASE_GONE;
     hws__obj_free(&hws__objects, &ep->obj);
 }
@@ -215,7 +220,8 @@ bool hws__endpoint_lanes(struct hws__endpoint *ep)
 
     hws__ucx_ep_lanes(ep->ucx, ep->lanes, sizeof ep->lanes, &flags);
     ep->transports = flags & 31u;
-    if (ep->uworker->role != HWS__ISOLATED && (flags & HWS__LANE_SHM)) {
+    if (ep->uworker->role != HWS__ISOLATED && ep->uworker->role != HWS__ADDRESS_SHM &&
+        (flags & HWS__LANE_SHM)) {
         HWS__COUNT(ep->worker, lane_violations, 1);
         hws__endpoint_fail(ep, HWS_E_PROTOCOL, "the peer's shared memory reached a shared worker");
         return false;
@@ -248,6 +254,8 @@ void hws__endpoint_opened(struct hws__endpoint *ep)
         if (l != NULL) {
             l->accepted++;
             hws__emit(ep->worker, &l->sink, &e, NULL);
+        } else if (ep->by_address) {
+            hws__emit(ep->worker, &ep->worker->sink, &e, NULL);
         } else {
             hws__endpoint_close(ep);
         }
@@ -490,6 +498,9 @@ void hws__endpoint_step(struct hws__endpoint *ep)
     }
     if (ep->ucx_error) {
         ucx_failed(ep);
+    }
+    if (ep->first_hello != NULL && !ep->failed && !ep->closing) {
+        hws__address_step(ep);
     }
     if (ep->failed) {
         handle_failure(ep);

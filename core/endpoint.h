@@ -47,8 +47,12 @@ struct hws__endpoint {
     bool refused;        /* by us, after the hello: waits for the peer to leave */
     bool silent;         /* the user never heard of it */
     bool failure_handled;
-    bool acked;    /* the peer answered our goodbye */
-    bool accepted; /* the application said yes */
+    bool acked;      /* the peer answered our goodbye */
+    bool accepted;   /* the application said yes */
+    bool by_address; /* server: the peer knows our address, there is no listener */
+    int address_kind;
+    void *worker_address; /* where to, see waddress.c */
+    void *first_hello;    /* server: to go on with, see waddress.c */
     ucs_status_t ucx_status;
     char lanes[128];
     int32_t status; /* why it failed */

@@ -8,6 +8,7 @@
 #include "progress.h"
 #include "rma.h"
 #include "ucx_loader.h"
+#include "waddress.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -82,7 +83,10 @@ static void send_control(struct hws__endpoint *ep, struct control *c, enum type 
                                              UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
                              .flags = UCP_AM_SEND_FLAG_REPLY | UCP_AM_SEND_FLAG_EAGER,
                              .cb.send = sent};
-    struct control *m = malloc(sizeof *m);
+    bool by_address = type == HELLO && ep->reason == HWS_REASON_ADDRESS;
+    uint64_t address = 0;
+    struct control *m =
+        by_address ? hws__address_own(ep->uworker, sizeof *m, &address) : malloc(sizeof *m);
 
     if (m == NULL || ep->ucx == NULL) {
         free(m);
@@ -101,8 +105,8 @@ static void send_control(struct hws__endpoint *ep, struct control *c, enum type 
     m->multi_bytes_max = ep->worker->multi_bytes_max;
     m->multi_count_max = ep->worker->multi_count_max;
     p.user_data = m;
-    if (!UCS_PTR_IS_PTR(
-            hws__ucx.ucp_am_send_nbx(ep->ucx, HWS__AM_CONTROL, NULL, 0, m, sizeof *m, &p))) {
+    if (!UCS_PTR_IS_PTR(hws__ucx.ucp_am_send_nbx(
+            ep->ucx, HWS__AM_CONTROL, address != 0 ? m + 1 : NULL, address, m, sizeof *m, &p))) {
         free(m);
     }
     hws__uworker_heat(ep->uworker);
@@ -347,6 +351,30 @@ static void stranger(struct hws__endpoint *ep)
     hws__endpoint_fail(ep, HWS_E_PROTOCOL, "the peer does not speak this protocol");
 }
 
+static bool is_control(struct control *m, const void *data, size_t length, uint64_t attr)
+{
+    if (length != sizeof *m || (attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
+        return false;
+    }
+    memcpy(m, data, sizeof *m);
+    return m->magic == MAGIC && m->protocol == HWS__PROTOCOL;
+}
+
+static void take(struct hws__endpoint *ep, const struct control *m)
+{
+    ep->peer_host = m->host;
+    ep->peer_pid = m->pid;
+    ep->multi_bytes_max = m->multi_bytes_max;
+    ep->multi_count_max = m->multi_count_max;
+    ep->send_flags = m->flags & FLAG_SHARED ? UCP_AM_SEND_FLAG_REPLY : 0;
+    dispatch(ep, m);
+}
+
+void hws__hello_resume(struct hws__endpoint *ep, const void *hello)
+{
+    take(ep, hello);
+}
+
 ucs_status_t hws__control_cb(void *arg, const void *header, size_t header_length, void *data,
                              size_t length, const ucp_am_recv_param_t *param)
 {
@@ -355,25 +383,18 @@ ucs_status_t hws__control_cb(void *arg, const void *header, size_t header_length
         u, param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP ? param->reply_ep : NULL);
     struct control m;
 
-    (void)header;
-    (void)header_length;
+    if (ep == NULL && u->role == HWS__ADDRESS && is_control(&m, data, length, param->recv_attr) &&
+        m.type == HELLO) {
+        hws__address_hello(u, header, header_length, &m, sizeof m);
+        return UCS_OK;
+    }
     if (ep == NULL || ep->failed) {
         return UCS_OK;
     }
-    if (length != sizeof m || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
+    if (!is_control(&m, data, length, param->recv_attr)) {
         stranger(ep);
         return UCS_OK;
     }
-    memcpy(&m, data, sizeof m);
-    if (m.magic != MAGIC || m.protocol != HWS__PROTOCOL) {
-        stranger(ep);
-        return UCS_OK;
-    }
-    ep->peer_host = m.host;
-    ep->peer_pid = m.pid;
-    ep->multi_bytes_max = m.multi_bytes_max;
-    ep->multi_count_max = m.multi_count_max;
-    ep->send_flags = m.flags & FLAG_SHARED ? UCP_AM_SEND_FLAG_REPLY : 0;
-    dispatch(ep, &m);
+    take(ep, &m);
     return UCS_OK;
 }

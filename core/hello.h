@@ -36,6 +36,8 @@ struct hws__client {
 };
 struct hws__client hws__client_parse(uint64_t id);
 
+/** A hello that came before its endpoint, see waddress.h. */
+void hws__hello_resume(struct hws__endpoint *ep, const void *hello);
 void hws__hello_start(struct hws__endpoint *ep);
 void hws__hello_welcome(struct hws__endpoint *ep);
 void hws__hello_refuse(struct hws__endpoint *ep, int32_t code);

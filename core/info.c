@@ -27,7 +27,8 @@ static const char *reason_text(uint32_t reason)
         "no isolated worker was left, here or at the peer: TCP",
         "TCP only, by an option here or at the peer",
         "isolated: the peer is a plain UCX program",
-        "shared memory was tried and could not be set up: TCP"};
+        "shared memory was tried and could not be set up: TCP",
+        "by a worker's address: shares one UCX worker with other such peers"};
 
     return reason < sizeof texts / sizeof *texts ? texts[reason] : "";
 }

@@ -193,7 +193,9 @@ int hws__sweep(struct hws__worker *w)
         u->idle = r != 0 ? 0 : u->idle + 1;
         done += r;
     }
-    if (__builtin_expect(done != 0 && w->raw_count != 0 && w->scope.receives != 0, 0)) {
+    if (__builtin_expect(done != 0 && w->raw_count != 0 &&
+                             (w->scope.receives | w->address_scope.receives) != 0,
+                         0)) {
         hws__raw_match(w);
     }
     if (__builtin_expect(w->todo || atomic_load_explicit(&w->asked, memory_order_relaxed) ||

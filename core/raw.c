@@ -5,6 +5,7 @@
 #include "progress.h"
 #include "tag.h"
 #include "ucx_loader.h"
+#include "waddress.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,9 +61,55 @@ static int32_t post_recv(struct hws__post *p, struct hws__uworker *u, ucp_tag_me
     return r;
 }
 
+/* Take a message out of UCX's matching; null if none. */
+static struct hws__message *probe(struct hws__uworker *u, uint64_t tag, uint64_t mask)
+{
+    ucp_tag_recv_info_t info;
+    struct hws__message *m;
+
+    if (hws__ucx.ucp_tag_probe_nb(u->ucx, tag, mask, 0, &info) == NULL ||
+        (m = hws__message_take(u->worker, HWS_KIND_MESSAGE)) == NULL) {
+        return NULL;
+    }
+    m->desc = hws__ucx.ucp_tag_probe_nb(u->ucx, tag, mask, 1, &info);
+    m->raw = true;
+    m->uworker = u;
+    m->tag = info.sender_tag;
+    m->length = info.length;
+    hws__list_append(&u->held, &m->held);
+    return m;
+}
+
+/* Messages of peers that were reached by address: they have no source. */
+static struct hws__message *probe_addressed(struct hws__worker *w, uint64_t tag, uint64_t mask)
+{
+    struct hws__message *m = hws__match_find(&w->address_scope, false, tag, mask);
+
+    for (int kind = HWS__ADDRESSED_PLAIN; kind <= HWS__ADDRESSED_SHM && m == NULL; kind++) {
+        m = w->addressed[kind] != NULL ? probe(w->addressed[kind], tag, mask) : NULL;
+    }
+    return m;
+}
+
+/* A receive by address waits in Hawser, not in UCX, so that it ends with its endpoint. */
+static int32_t wait_addressed(struct hws__post *p)
+{
+    struct hws__op *op = hws__op_take(p);
+
+    if (op == NULL) {
+        return HWS_E_TOO_MANY;
+    }
+    op->buffer = hws__op_buffer(p, op);
+    op->memory_kind = p->opts->memory_kind;
+    hws__match_post(&p->worker->address_scope, op);
+    return HWS_OK;
+}
+
 int32_t hws__raw_recv(struct hws__post *p)
 {
-    struct hws__message *m = hws__match_find(&p->ep->scope, false, p->tag, p->mask);
+    bool addressed = p->ep->reason == HWS_REASON_ADDRESS;
+    struct hws__message *m = addressed ? probe_addressed(p->worker, p->tag, p->mask)
+                                       : hws__match_find(&p->ep->scope, false, p->tag, p->mask);
 
     if (m != NULL) {
         return hws__message_to(p, m);
@@ -72,6 +119,9 @@ int32_t hws__raw_recv(struct hws__post *p)
         return hws__fail(r, p->source, "%s", hws_error_text(r));
     }
     hws__uworker_heat(p->ep->uworker);
+    if (addressed) {
+        return wait_addressed(p);
+    }
     return post_recv(p, p->ep->uworker, NULL);
 }
 
@@ -100,26 +150,19 @@ int32_t hws__raw_message_to(struct hws__post *p, struct hws__message *m)
 
 struct hws__message *hws__raw_probe(struct hws__endpoint *ep, uint64_t tag, uint64_t mask)
 {
-    struct hws__message *m = hws__match_find(&ep->scope, false, tag, mask);
-    ucp_tag_recv_info_t info;
-    ucp_tag_message_h h;
+    struct hws__message *m;
 
+    if (ep->reason == HWS_REASON_ADDRESS) {
+        return probe_addressed(ep->worker, tag, mask);
+    }
+    m = hws__match_find(&ep->scope, false, tag, mask);
     if (m != NULL || ep->ucx == NULL || ep->uworker == NULL) {
         return m;
     }
-    if (hws__ucx.ucp_tag_probe_nb(ep->uworker->ucx, tag, mask, 0, &info) == NULL ||
-        (m = hws__message_take(ep->worker, HWS_KIND_MESSAGE)) == NULL) {
-        return NULL;
+    if ((m = probe(ep->uworker, tag, mask)) != NULL) {
+        m->ep = ep;
+        m->ep_id = ep->obj.id;
     }
-    h = hws__ucx.ucp_tag_probe_nb(ep->uworker->ucx, tag, mask, 1, &info);
-    m->raw = true;
-    m->desc = h;
-    m->uworker = ep->uworker;
-    m->tag = info.sender_tag;
-    m->length = info.length;
-    m->ep = ep;
-    m->ep_id = ep->obj.id;
-    hws__list_append(&ep->uworker->held, &m->held);
     return m;
 }
 
@@ -127,30 +170,33 @@ struct hws__message *hws__raw_probe_all(struct hws__worker *w, uint64_t tag, uin
 {
     for (struct hws__list *n = w->endpoints.next; n != &w->endpoints; n = n->next) {
         struct hws__endpoint *ep = hws__container(n, struct hws__endpoint, link);
-        struct hws__message *m = ep->raw ? hws__raw_probe(ep, tag, mask) : NULL;
+        struct hws__message *m =
+            ep->raw && ep->reason != HWS_REASON_ADDRESS ? hws__raw_probe(ep, tag, mask) : NULL;
 
         if (m != NULL) {
             return m;
         }
     }
-    return NULL;
+    return probe_addressed(w, tag, mask);
 }
 
 void hws__raw_put_back(struct hws__message *m)
 {
     if (m->scope_ep == NULL) {
-        hws__match_wait(&m->ep->scope, &m->worker->scope, m);
+        hws__match_wait(m->ep != NULL ? &m->ep->scope : &m->worker->address_scope,
+                        &m->worker->scope, m);
     }
 }
 
 /* Give each posted receive of a list what raw endpoints have for it. */
-static void match_list(struct hws__worker *w, struct hws__list *head)
+static void match_list(struct hws__worker *w, struct hws__list *head, bool addressed)
 {
     struct hws__list *n, *next;
 
     for (n = head->next; n != head; n = next) {
         struct hws__op *op = hws__container(n, struct hws__op, match);
-        struct hws__message *m = hws__raw_probe_all(w, op->tag, op->mask);
+        struct hws__message *m = addressed ? probe_addressed(w, op->tag, op->mask)
+                                           : hws__raw_probe_all(w, op->tag, op->mask);
         hws_op_opts opts = {.flags = op->flags, .memory_kind = op->memory_kind};
         struct hws__post p = {.worker = w,
                               .buffer = op->buffer,
@@ -179,15 +225,21 @@ static void match_list(struct hws__worker *w, struct hws__list *head)
     }
 }
 
-void hws__raw_match(struct hws__worker *w)
+static void match_scope(struct hws__worker *w, struct hws__scope *s, bool addressed)
 {
-    if (w->scope.receives == 0) {
+    if (s->receives == 0) {
         return;
     }
     for (unsigned i = 0; i < HWS__BUCKETS; i++) {
-        match_list(w, &w->scope.exact[i]);
+        match_list(w, &s->exact[i], addressed);
     }
-    match_list(w, &w->scope.masked_receives);
+    match_list(w, &s->masked_receives, addressed);
+}
+
+void hws__raw_match(struct hws__worker *w)
+{
+    match_scope(w, &w->address_scope, true);
+    match_scope(w, &w->scope, false);
 }
 
 static void dropped(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info,

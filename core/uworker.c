@@ -21,7 +21,7 @@ struct hws__uworker *hws__uworker_create(struct hws__context *c, int role)
                              .client_id = hws__client_id(role == HWS__TCP)};
     ucp_worker_attr_t a = {.field_mask = UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER |
                                          UCP_WORKER_ATTR_FIELD_THREAD_MODE};
-    ucp_context_h context = role == HWS__TCP ? hws__context_tcp(c) : c->ucx;
+    ucp_context_h context = role == HWS__TCP || role == HWS__ADDRESS ? hws__context_tcp(c) : c->ucx;
     struct hws__uworker *u;
     ucs_status_t s;
 

@@ -22,6 +22,8 @@ struct raw_id;
 #define HWS__MAIN 0
 #define HWS__TCP 1
 #define HWS__ISOLATED 2
+#define HWS__ADDRESS 3     /* for peers that connect by its address, by TCP */
+#define HWS__ADDRESS_SHM 4 /* the same with shared memory, asked for by an option */
 
 struct hws__uworker {
     ucp_worker_h ucx;

@@ -55,6 +55,7 @@ static void init_lists(struct hws__worker *w)
     }
     hws__scope_init(&w->scope);
     hws__scope_init(&w->multi_scope);
+    hws__scope_init(&w->address_scope);
     w->epfd = w->wakefd = w->timerfd = -1;
     w->next_deadline = UINT64_MAX;
 }
@@ -329,6 +330,7 @@ bool hws__worker_step(struct hws__worker *w)
     }
     if (!hws__list_empty(&w->uworkers)) {
         w->main = w->tcp = NULL;
+        memset(w->addressed, 0, sizeof w->addressed);
         while (!hws__list_empty(&w->uworkers)) {
             hws__uworker_retire(hws__container(w->uworkers.next, struct hws__uworker, link));
         }

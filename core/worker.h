@@ -94,7 +94,9 @@ struct hws__worker {
     uint64_t cold_checked; /* when, see check_cold() */
 
     struct hws__context *context;
-    struct hws__uworker *main, *tcp; /* null once the worker is closed */
+    struct hws__uworker *main, *tcp;   /* null once the worker is closed */
+    struct hws__uworker *addressed[3]; /* for peers that connect by address, see waddress.h */
+    struct hws__scope address_scope;   /* receives and messages of those without a hello */
     uint64_t max_header;
     bool tcp_coming;
     struct hws__list uworkers;

@@ -10,6 +10,7 @@
  *   5. Context           10. Tagged messages         15. Multi-buffer messages
  *                                                    16. Memory and remote keys
  *                                                    17. Remote memory access
+ *                                                    18. Worker addresses
  *
  * SHAPE. A context holds one UCX instance and its configuration. A worker is a progress domain. A
  * listener or an endpoint lives on a worker. Everything is named by an id and closed by
@@ -121,7 +122,7 @@ typedef struct hws_iov {
 #define HWS_EVENT_MULTI_LIST 22 /* what HWS_MULTI_LIST asked for; detail: hws_multi_detail */
 #define HWS_EVENT_AM 32         /* an active message arrived; detail: hws_am_detail */
 #define HWS_EVENT_REQUEST 33  /* a peer wants to connect; source: its endpoint, op: the listener */
-#define HWS_EVENT_ACCEPTED 34 /* a peer is connected; source: its endpoint, op: the listener */
+#define HWS_EVENT_ACCEPTED 34 /* a peer is connected; source: its endpoint, op: the listener or 0 */
 #define HWS_EVENT_DISCONNECTED \
     35                      /* the peer left (HWS_E_PEER_CLOSED) or failed; once an endpoint */
 #define HWS_EVENT_CLOSED 36 /* the last event of its source */
@@ -589,6 +590,7 @@ HWS_API int32_t hws_abort(hws_id endpoint);
 #define HWS_REASON_TCP_ONLY 3   /* asked for by an option, here or at the peer */
 #define HWS_REASON_RAW 4        /* isolated: a plain UCX program */
 #define HWS_REASON_SHM_FAILED 5 /* shared memory was tried and could not be set up */
+#define HWS_REASON_ADDRESS 6    /* by a worker's address: shares one UCX worker, see section 18 */
 
 /** States of an endpoint: hws_endpoint_info.state. */
 #define HWS_STATE_CONNECTING 0
@@ -883,7 +885,7 @@ typedef struct hws_am_detail {
     const void *data;
     uint64_t data_length;
     hws_id buffer;
-    hws_id endpoint; /* reply here */
+    hws_id endpoint; /* reply here; 0: it came by a plain worker address */
 } hws_am_detail;
 
 /**
@@ -1375,6 +1377,109 @@ HWS_API int32_t hws_atomic(hws_id rkey, uint64_t address, uint32_t action, uint3
  * @owns nothing  @since 0.1  @ucx ucp_worker_fence
  */
 HWS_API int32_t hws_fence(hws_id source);
+
+/* ------------------------------------------------------------------------------------------------
+ * 18. Worker addresses: connecting without a listener, by bytes that travel some other way
+ *
+ * An address names a UCX worker that a worker of Hawser sets aside for it: limited to TCP, so that
+ * a peer that dies cannot wedge others through shared memory. Peers reached by one kind of address
+ * share one such UCX worker on each side; hws_endpoint_info.reason is HWS_REASON_ADDRESS.
+ *
+ * A plain address has no hello. Its endpoints speak UCX's own tags and active messages (with
+ * HWS_ENDPOINT_RAW's limits: no peer identity, no goodbye, no multi-buffer messages), both ends may
+ * be plain UCX programs, and tagged messages carry no source: a receive posted on such an endpoint
+ * or its worker takes them from any peer that knows the address. Connecting is one-sided: an
+ * active message brings no endpoint for the answer (hws_am_detail.endpoint is 0); who wants one
+ * connects to the peer's address.
+ *
+ * With HWS_ADDRESS_HELLO connecting goes through the hello, keys included; both ends get full
+ * endpoints, the owner of the address by HWS_EVENT_ACCEPTED on the worker's sink.
+ *
+ * The bytes carry a version, UCX's version and a checksum; what is foreign, damaged or of another
+ * UCX version is refused. They must come from somebody who is trusted: UCX believes what is inside.
+ */
+
+/** Flags of hws_worker_address() and hws_blob_pack(). */
+#define HWS_ADDRESS_HELLO 1 /* who connects goes through the hello */
+#define HWS_ADDRESS_PLAIN 2 /* UCX's bytes alone, for plain UCX programs: no version, no checksum */
+/** A peer on this machine that dies at the wrong moment stops the traffic of all others. */
+#define HWS_ADDRESS_UNSAFE_SHARED_MEMORY 4
+
+/**
+ * The address of a worker. The first call for a kind of address makes its UCX worker.
+ * @param flags         HWS_ADDRESS_*; HELLO does not go with the others
+ * @param[out] address  room for `size` bytes; nullable if size is 0
+ * @param[out] needed   bytes of the address; nullable
+ * @return 0, HWS_E_TOO_BIG if it does not fit (nothing is filled)
+ * @thread any  @blocks for milliseconds the first time  @owns fills the caller's memory  @since 0.1
+ * @ucx ucp_worker_create, ucp_worker_query
+ */
+HWS_API int32_t hws_worker_address(hws_id worker, uint32_t flags, void *address, uint64_t size,
+                                   uint64_t *needed);
+
+/**
+ * Connect to a worker by its address, or by a blob that holds one.
+ * @param address        of any kind; plain UCX bytes need HWS_ENDPOINT_RAW
+ * @param length         bytes
+ * @param endpoint_opts  nullable; flags 0 or HWS_ENDPOINT_RAW
+ * @param[out] out       the endpoint
+ * @param[out] op        the operation: HWS_EVENT_CONNECT; nullable if opts names a sink
+ * @return 0, HWS_E_INVALID (not an address, or a damaged one), HWS_E_PEER_VERSION; final status as
+ *         hws_connect()
+ * @thread any  @blocks for milliseconds the first time  @owns copies the address  @since 0.1
+ * @ucx ucp_ep_create
+ */
+HWS_API int32_t hws_connect_address(hws_id worker, const void *address, uint64_t length,
+                                    const hws_endpoint_opts *endpoint_opts, const hws_op_opts *opts,
+                                    hws_id *out, hws_id *op);
+
+/** One thing that travels with an address in a blob. */
+typedef struct hws_blob_item {
+    uint64_t key;     /* the application's: which memory, say */
+    const void *data; /* a packed remote key, or whatever else */
+    uint64_t length;  /* bytes */
+} hws_blob_item;
+
+/**
+ * Pack a worker's address and any items, packed remote keys above all, into one blob.
+ * @param flags         HWS_ADDRESS_HELLO, HWS_ADDRESS_UNSAFE_SHARED_MEMORY
+ * @param items         nullable if count is 0
+ * @param[out] blob     room for `size` bytes; nullable if size is 0
+ * @param[out] needed   bytes of the blob; nullable
+ * @return 0, HWS_E_TOO_BIG if it does not fit (nothing is filled)
+ * @thread any  @blocks for milliseconds the first time  @owns fills the caller's memory  @since 0.1
+ */
+HWS_API int32_t hws_blob_pack(hws_id worker, uint32_t flags, const hws_blob_item *items,
+                              uint32_t count, void *blob, uint64_t size, uint64_t *needed);
+
+/** What a blob or an address is. */
+typedef struct hws_address_info {
+    uint32_t struct_size; /* in */
+    uint32_t flags;       /* HWS_ADDRESS_* */
+    uint32_t ucx_major;
+    uint32_t ucx_minor;
+    uint32_t items;
+    uint32_t reserved;
+    uint64_t worker; /* UCX's number of the worker: the same in all addresses of one */
+    char text[64];   /* for people */
+} hws_address_info;
+
+/**
+ * Describe an address or blob. Two addresses lead to the same UCX worker exactly if their
+ * `worker` is the same.
+ * @return 0, HWS_E_INVALID (foreign or damaged)
+ * @thread any  @blocks no  @owns nothing  @since 0.1  @ucx ucp_worker_address_query
+ */
+HWS_API int32_t hws_address_query(const void *address, uint64_t length, hws_address_info *out);
+
+/**
+ * One item of a blob.
+ * @param[out] item  `data` points into the blob
+ * @return 0, HWS_E_INVALID (foreign or damaged), HWS_E_NOT_FOUND (no such index)
+ * @thread any  @blocks no  @owns nothing  @since 0.1
+ */
+HWS_API int32_t hws_blob_item_get(const void *blob, uint64_t length, uint32_t index,
+                                  hws_blob_item *item);
 
 #if defined(__cplusplus)
 }

@@ -411,6 +411,32 @@ SAME(offsetof(hws_rkey_info, direct), 32);
 SAME(sizeof(((hws_rkey_info *)0)->direct), 4);
 SAME(offsetof(hws_rkey_info, reserved), 36);
 SAME(sizeof(((hws_rkey_info *)0)->reserved), 4);
+SAME(sizeof(hws_blob_item), 24);
+SAME(_Alignof(hws_blob_item), 8);
+SAME(offsetof(hws_blob_item, key), 0);
+SAME(sizeof(((hws_blob_item *)0)->key), 8);
+SAME(offsetof(hws_blob_item, data), 8);
+SAME(sizeof(((hws_blob_item *)0)->data), 8);
+SAME(offsetof(hws_blob_item, length), 16);
+SAME(sizeof(((hws_blob_item *)0)->length), 8);
+SAME(sizeof(hws_address_info), 96);
+SAME(_Alignof(hws_address_info), 8);
+SAME(offsetof(hws_address_info, struct_size), 0);
+SAME(sizeof(((hws_address_info *)0)->struct_size), 4);
+SAME(offsetof(hws_address_info, flags), 4);
+SAME(sizeof(((hws_address_info *)0)->flags), 4);
+SAME(offsetof(hws_address_info, ucx_major), 8);
+SAME(sizeof(((hws_address_info *)0)->ucx_major), 4);
+SAME(offsetof(hws_address_info, ucx_minor), 12);
+SAME(sizeof(((hws_address_info *)0)->ucx_minor), 4);
+SAME(offsetof(hws_address_info, items), 16);
+SAME(sizeof(((hws_address_info *)0)->items), 4);
+SAME(offsetof(hws_address_info, reserved), 20);
+SAME(sizeof(((hws_address_info *)0)->reserved), 4);
+SAME(offsetof(hws_address_info, worker), 24);
+SAME(sizeof(((hws_address_info *)0)->worker), 8);
+SAME(offsetof(hws_address_info, text), 32);
+SAME(sizeof(((hws_address_info *)0)->text), 64);
 
 SAME(HWS_VERSION_MAJOR, 0);
 SAME(HWS_VERSION_MINOR, 1);
@@ -535,6 +561,7 @@ SAME(HWS_REASON_CAP, 2);
 SAME(HWS_REASON_TCP_ONLY, 3);
 SAME(HWS_REASON_RAW, 4);
 SAME(HWS_REASON_SHM_FAILED, 5);
+SAME(HWS_REASON_ADDRESS, 6);
 SAME(HWS_STATE_CONNECTING, 0);
 SAME(HWS_STATE_REQUEST, 1);
 SAME(HWS_STATE_OPEN, 2);
@@ -571,6 +598,9 @@ SAME(HWS_ATOMIC_XOR, 3);
 SAME(HWS_ATOMIC_SWAP, 4);
 SAME(HWS_ATOMIC_CSWAP, 5);
 SAME(HWS_ATOMIC_FETCH, 256);
+SAME(HWS_ADDRESS_HELLO, 1);
+SAME(HWS_ADDRESS_PLAIN, 2);
+SAME(HWS_ADDRESS_UNSAFE_SHARED_MEMORY, 4);
 
 /* Declared once more: a different prototype is an error. */
 uint32_t hws_version(void);
@@ -639,6 +669,11 @@ int32_t hws_put_notify(hws_id rkey, uint64_t address, const void *buffer, uint64
 int32_t hws_get(hws_id rkey, uint64_t address, void *buffer, uint64_t length, const hws_op_opts *opts, hws_id *op);
 int32_t hws_atomic(hws_id rkey, uint64_t address, uint32_t action, uint32_t size, uint64_t value, uint64_t compare, void *result, const hws_op_opts *opts, hws_id *op);
 int32_t hws_fence(hws_id source);
+int32_t hws_worker_address(hws_id worker, uint32_t flags, void *address, uint64_t size, uint64_t *needed);
+int32_t hws_connect_address(hws_id worker, const void *address, uint64_t length, const hws_endpoint_opts *endpoint_opts, const hws_op_opts *opts, hws_id *out, hws_id *op);
+int32_t hws_blob_pack(hws_id worker, uint32_t flags, const hws_blob_item *items, uint32_t count, void *blob, uint64_t size, uint64_t *needed);
+int32_t hws_address_query(const void *address, uint64_t length, hws_address_info *out);
+int32_t hws_blob_item_get(const void *blob, uint64_t length, uint32_t index, hws_blob_item *item);
 
 /* Something to find: a source without any definition is not C. */
 int hws__layout_is_proven;

@@ -277,6 +277,26 @@ static const struct field fields_of_hws_rkey_info_[] = {
 };
 static const struct fields fields_of_hws_rkey_info = {"hws_rkey_info", sizeof(hws_rkey_info), 1, fields_of_hws_rkey_info_};
 
+static const struct field fields_of_hws_blob_item_[] = {
+    {"key", FIELD_U64, offsetof(hws_blob_item, key), 0, NULL},
+    {"data", FIELD_ADDRESS, offsetof(hws_blob_item, data), 0, NULL},
+    {"length", FIELD_U64, offsetof(hws_blob_item, length), 0, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+static const struct fields fields_of_hws_blob_item = {"hws_blob_item", sizeof(hws_blob_item), 0, fields_of_hws_blob_item_};
+
+static const struct field fields_of_hws_address_info_[] = {
+    {"struct_size", FIELD_U32, offsetof(hws_address_info, struct_size), 0, NULL},
+    {"flags", FIELD_U32, offsetof(hws_address_info, flags), 0, NULL},
+    {"ucx_major", FIELD_U32, offsetof(hws_address_info, ucx_major), 0, NULL},
+    {"ucx_minor", FIELD_U32, offsetof(hws_address_info, ucx_minor), 0, NULL},
+    {"items", FIELD_U32, offsetof(hws_address_info, items), 0, NULL},
+    {"worker", FIELD_U64, offsetof(hws_address_info, worker), 0, NULL},
+    {"text", FIELD_CHARS, offsetof(hws_address_info, text), 64, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+static const struct fields fields_of_hws_address_info = {"hws_address_info", sizeof(hws_address_info), 1, fields_of_hws_address_info_};
+
 /* Event kind -> what its detail points to. */
 static const struct detail details[] = {
     {HWS_EVENT_MULTI_RECV, &fields_of_hws_multi_detail},

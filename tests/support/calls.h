@@ -40,6 +40,10 @@ CALL(tag_probe, KIND_BIT(HWS_KIND_WORKER) | KIND_BIT(HWS_KIND_ENDPOINT),
 CALL(message_recv, KIND_BIT(HWS_KIND_MESSAGE), hws_message_recv(id, buffer, 8, NULL, &(hws_id){0}))
 CALL(stream_send, KIND_BIT(HWS_KIND_ENDPOINT), hws_stream_send(id, buffer, 8, NULL, &(hws_id){0}))
 CALL(stream_recv, KIND_BIT(HWS_KIND_ENDPOINT), hws_stream_recv(id, buffer, 8, NULL, &(hws_id){0}))
+CALL(worker_address, KIND_BIT(HWS_KIND_WORKER), hws_worker_address(id, 0, NULL, 0, NULL))
+CALL(blob_pack, KIND_BIT(HWS_KIND_WORKER), hws_blob_pack(id, 0, NULL, 0, NULL, 0, NULL))
+CALL(connect_address, KIND_BIT(HWS_KIND_WORKER),
+     hws_connect_address(id, buffer, 8, NULL, NULL, &(hws_id){0}, &(hws_id){0}))
 CALL(multi_send, KIND_BIT(HWS_KIND_ENDPOINT),
      hws_multi_send(id, 1, &(hws_segment){.base = buffer, .length = 8}, 1, NULL, NULL,
                     &(hws_id){0}))

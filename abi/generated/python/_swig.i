@@ -39,6 +39,8 @@ HWS_STRUCTURE(hws_multi_recv_opts)
 HWS_STRUCTURE(hws_mem_opts)
 HWS_STRUCTURE(hws_mem_info)
 HWS_STRUCTURE(hws_rkey_info)
+HWS_STRUCTURE(hws_blob_item)
+HWS_STRUCTURE(hws_address_info)
 
 %constant int32_t VERSION_MAJOR = HWS_VERSION_MAJOR;
 %constant int32_t VERSION_MINOR = HWS_VERSION_MINOR;
@@ -163,6 +165,7 @@ HWS_STRUCTURE(hws_rkey_info)
 %constant int32_t REASON_TCP_ONLY = HWS_REASON_TCP_ONLY;
 %constant int32_t REASON_RAW = HWS_REASON_RAW;
 %constant int32_t REASON_SHM_FAILED = HWS_REASON_SHM_FAILED;
+%constant int32_t REASON_ADDRESS = HWS_REASON_ADDRESS;
 %constant int32_t STATE_CONNECTING = HWS_STATE_CONNECTING;
 %constant int32_t STATE_REQUEST = HWS_STATE_REQUEST;
 %constant int32_t STATE_OPEN = HWS_STATE_OPEN;
@@ -199,6 +202,9 @@ HWS_STRUCTURE(hws_rkey_info)
 %constant int32_t ATOMIC_SWAP = HWS_ATOMIC_SWAP;
 %constant int32_t ATOMIC_CSWAP = HWS_ATOMIC_CSWAP;
 %constant int32_t ATOMIC_FETCH = HWS_ATOMIC_FETCH;
+%constant int32_t ADDRESS_HELLO = HWS_ADDRESS_HELLO;
+%constant int32_t ADDRESS_PLAIN = HWS_ADDRESS_PLAIN;
+%constant int32_t ADDRESS_UNSAFE_SHARED_MEMORY = HWS_ADDRESS_UNSAFE_SHARED_MEMORY;
 
 %rename(version) hws_version;
 %feature("docstring") hws_version "The version of the running library."
@@ -1021,6 +1027,106 @@ int32_t hws_atomic(hws_id rkey, uint64_t address, uint32_t action, uint32_t size
 %apply int32_t HWS_ZERO { int32_t hws_fence };
 int32_t hws_fence(hws_id source);
 %clear int32_t hws_fence;
+
+%rename(worker_address) hws_worker_address;
+%feature("docstring") hws_worker_address "The address of a worker."
+%thread hws_worker_address;
+%apply int32_t HWS_ZERO { int32_t hws_worker_address };
+%apply (void *HWS_FILL, uint64_t HWS_SIZE, uint64_t *HWS_NEEDED) { (void *address, uint64_t size, uint64_t *needed) };
+%feature("action") hws_worker_address %{
+    for (int tries = 0; tries < 8; tries++) {
+        result = hws_worker_address(arg1, arg2, arg3, arg4, arg5);
+        if ((result < 0 && result != HWS_E_TOO_BIG) || *arg5 <= arg4) {
+            break;
+        }
+        free(arg3);
+        arg4 = *arg5;
+        arg3 = malloc(arg4);
+        if (arg3 == NULL) {
+            result = HWS_E_NO_MEMORY;
+            break;
+        }
+    }
+%}
+int32_t hws_worker_address(hws_id worker, uint32_t flags, void *address, uint64_t size, uint64_t *needed);
+%clear int32_t hws_worker_address;
+%clear (void *address, uint64_t size, uint64_t *needed);
+%feature("action") hws_worker_address;
+
+%rename(connect_address) hws_connect_address;
+%feature("docstring") hws_connect_address "Connect to a worker by its address, or by a blob that holds one."
+%thread hws_connect_address;
+%apply int32_t HWS_POSITIVE { int32_t hws_connect_address };
+%apply (const void *HWS_IN, uint64_t HWS_LENGTH) { (const void *address, uint64_t length) };
+%apply const hws_endpoint_opts *HWS_OPTIONS { const hws_endpoint_opts *endpoint_opts };
+%apply const hws_op_opts *HWS_OPTIONS { const hws_op_opts *opts };
+%apply hws_id *HWS_OUT { hws_id *out };
+%typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"
+%typemap(argout) hws_id *op %{
+    if (result == HWS_OK && pin(*$1, held2) != 0) {
+        SWIG_fail;
+    }
+    $result = posted($result, result, *$1);
+%}
+%typemap(check) hws_id *op %{
+    if (check_flags(arg5, 1) != 0) {
+        SWIG_fail;
+    }
+%}
+int32_t hws_connect_address(hws_id worker, const void *address, uint64_t length, const hws_endpoint_opts *endpoint_opts, const hws_op_opts *opts, hws_id *out, hws_id *op);
+%clear int32_t hws_connect_address;
+%clear (const void *address, uint64_t length);
+%clear const hws_endpoint_opts *endpoint_opts;
+%clear const hws_op_opts *opts;
+%clear hws_id *out;
+%clear hws_id *op;
+
+%rename(blob_pack) hws_blob_pack;
+%feature("docstring") hws_blob_pack "Pack a worker's address and any items, packed remote keys above all, into one blob."
+%thread hws_blob_pack;
+%apply int32_t HWS_ZERO { int32_t hws_blob_pack };
+%apply (const hws_segment *HWS_IN, uint64_t HWS_COUNT) { (const hws_blob_item *items, uint32_t count) };
+%apply (void *HWS_FILL, uint64_t HWS_SIZE, uint64_t *HWS_NEEDED) { (void *blob, uint64_t size, uint64_t *needed) };
+%feature("action") hws_blob_pack %{
+    for (int tries = 0; tries < 8; tries++) {
+        result = hws_blob_pack(arg1, arg2, arg3, arg4, arg5, arg6, arg7);
+        if ((result < 0 && result != HWS_E_TOO_BIG) || *arg7 <= arg6) {
+            break;
+        }
+        free(arg5);
+        arg6 = *arg7;
+        arg5 = malloc(arg6);
+        if (arg5 == NULL) {
+            result = HWS_E_NO_MEMORY;
+            break;
+        }
+    }
+%}
+int32_t hws_blob_pack(hws_id worker, uint32_t flags, const hws_blob_item *items, uint32_t count, void *blob, uint64_t size, uint64_t *needed);
+%clear int32_t hws_blob_pack;
+%clear (const hws_blob_item *items, uint32_t count);
+%clear (void *blob, uint64_t size, uint64_t *needed);
+%feature("action") hws_blob_pack;
+
+%rename(address_query) hws_address_query;
+%feature("docstring") hws_address_query "Describe an address or blob."
+%apply int32_t HWS_ZERO { int32_t hws_address_query };
+%apply (const void *HWS_IN, uint64_t HWS_LENGTH) { (const void *address, uint64_t length) };
+%apply hws_address_info *HWS_INFO { hws_address_info *out };
+int32_t hws_address_query(const void *address, uint64_t length, hws_address_info *out);
+%clear int32_t hws_address_query;
+%clear (const void *address, uint64_t length);
+%clear hws_address_info *out;
+
+%rename(blob_item_get) hws_blob_item_get;
+%feature("docstring") hws_blob_item_get "One item of a blob."
+%apply int32_t HWS_ZERO { int32_t hws_blob_item_get };
+%apply (const void *HWS_IN, uint64_t HWS_LENGTH) { (const void *blob, uint64_t length) };
+%apply hws_event *HWS_EVENT { hws_blob_item *item };
+int32_t hws_blob_item_get(const void *blob, uint64_t length, uint32_t index, hws_blob_item *item);
+%clear int32_t hws_blob_item_get;
+%clear (const void *blob, uint64_t length);
+%clear hws_blob_item *item;
 
 %pythoncode %{
 # The C functions, without a Python function around each.

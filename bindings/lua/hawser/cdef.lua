@@ -28,6 +28,8 @@ typedef struct hws_multi_recv_opts hws_multi_recv_opts;
 typedef struct hws_mem_opts hws_mem_opts;
 typedef struct hws_mem_info hws_mem_info;
 typedef struct hws_rkey_info hws_rkey_info;
+typedef struct hws_blob_item hws_blob_item;
+typedef struct hws_address_info hws_address_info;
 typedef void (*hws_event_fn)(void *arg, const hws_event *event);
 typedef void (*hws_log_fn)(void *user, int32_t level, const char *line);
 typedef void (*hws_thread_fn)(void *arg);
@@ -262,6 +264,21 @@ struct hws_rkey_info {
     uint32_t direct;
     uint32_t reserved;
 };
+struct hws_blob_item {
+    uint64_t key;
+    const void *data;
+    uint64_t length;
+};
+struct hws_address_info {
+    uint32_t struct_size;
+    uint32_t flags;
+    uint32_t ucx_major;
+    uint32_t ucx_minor;
+    uint32_t items;
+    uint32_t reserved;
+    uint64_t worker;
+    char text[64];
+};
 uint32_t hws_version(void);
 uint32_t hws_abi_version(void);
 int32_t hws_last_error(hws_error *out);
@@ -328,6 +345,11 @@ int32_t hws_put_notify(hws_id rkey, uint64_t address, const void *buffer, uint64
 int32_t hws_get(hws_id rkey, uint64_t address, void *buffer, uint64_t length, const hws_op_opts *opts, hws_id *op);
 int32_t hws_atomic(hws_id rkey, uint64_t address, uint32_t action, uint32_t size, uint64_t value, uint64_t compare, void *result, const hws_op_opts *opts, hws_id *op);
 int32_t hws_fence(hws_id source);
+int32_t hws_worker_address(hws_id worker, uint32_t flags, void *address, uint64_t size, uint64_t *needed);
+int32_t hws_connect_address(hws_id worker, const void *address, uint64_t length, const hws_endpoint_opts *endpoint_opts, const hws_op_opts *opts, hws_id *out, hws_id *op);
+int32_t hws_blob_pack(hws_id worker, uint32_t flags, const hws_blob_item *items, uint32_t count, void *blob, uint64_t size, uint64_t *needed);
+int32_t hws_address_query(const void *address, uint64_t length, hws_address_info *out);
+int32_t hws_blob_item_get(const void *blob, uint64_t length, uint32_t index, hws_blob_item *item);
 ]]
 
 M.constants = {
@@ -408,6 +430,7 @@ M.constants = {
     REASON_TCP_ONLY = 3,
     REASON_RAW = 4,
     REASON_SHM_FAILED = 5,
+    REASON_ADDRESS = 6,
     STATE_CONNECTING = 0,
     STATE_REQUEST = 1,
     STATE_OPEN = 2,
@@ -444,6 +467,9 @@ M.constants = {
     ATOMIC_SWAP = 4,
     ATOMIC_CSWAP = 5,
     ATOMIC_FETCH = 256,
+    ADDRESS_HELLO = 1,
+    ADDRESS_PLAIN = 2,
+    ADDRESS_UNSAFE_SHARED_MEMORY = 4,
 }
 
 -- Code -> name.
@@ -522,6 +548,8 @@ M.layout = {
     hws_mem_opts = {size = 24, fields = {struct_size = 0, flags = 4, memory_kind = 8, access = 12, address = 16}},
     hws_mem_info = {size = 32, fields = {struct_size = 0, memory_kind = 4, base = 8, length = 16, allocated = 24, uses = 28}},
     hws_rkey_info = {size = 40, fields = {struct_size = 0, memory_kind = 4, base = 8, length = 16, endpoint = 24, direct = 32, reserved = 36}},
+    hws_blob_item = {size = 24, fields = {key = 0, data = 8, length = 16}},
+    hws_address_info = {size = 96, fields = {struct_size = 0, flags = 4, ucx_major = 8, ucx_minor = 12, items = 16, reserved = 20, worker = 24, text = 32}},
 }
 
 M.functions = {
@@ -591,6 +619,11 @@ M.functions = {
     "hws_get",
     "hws_atomic",
     "hws_fence",
+    "hws_worker_address",
+    "hws_connect_address",
+    "hws_blob_pack",
+    "hws_address_query",
+    "hws_blob_item_get",
 }
 
 return M

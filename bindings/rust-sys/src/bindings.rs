@@ -52,7 +52,7 @@ pub const HWS_EVENT_MULTI_LIST: u32 = 22;
 pub const HWS_EVENT_AM: u32 = 32;
 /// a peer wants to connect; source: its endpoint, op: the listener
 pub const HWS_EVENT_REQUEST: u32 = 33;
-/// a peer is connected; source: its endpoint, op: the listener
+/// a peer is connected; source: its endpoint, op: the listener or 0
 pub const HWS_EVENT_ACCEPTED: u32 = 34;
 /// the peer left (HWS_E_PEER_CLOSED) or failed; once an endpoint
 pub const HWS_EVENT_DISCONNECTED: u32 = 35;
@@ -163,6 +163,8 @@ pub const HWS_REASON_TCP_ONLY: u32 = 3;
 pub const HWS_REASON_RAW: u32 = 4;
 /// shared memory was tried and could not be set up
 pub const HWS_REASON_SHM_FAILED: u32 = 5;
+/// by a worker's address: shares one UCX worker, see section 18
+pub const HWS_REASON_ADDRESS: u32 = 6;
 pub const HWS_STATE_CONNECTING: u32 = 0;
 pub const HWS_STATE_REQUEST: u32 = 1;
 pub const HWS_STATE_OPEN: u32 = 2;
@@ -217,6 +219,12 @@ pub const HWS_ATOMIC_SWAP: u32 = 4;
 pub const HWS_ATOMIC_CSWAP: u32 = 5;
 /// Asks for the old value: or it into the action. SWAP and CSWAP always fetch.
 pub const HWS_ATOMIC_FETCH: i32 = 256;
+/// who connects goes through the hello
+pub const HWS_ADDRESS_HELLO: u32 = 1;
+/// UCX's bytes alone, for plain UCX programs: no version, no checksum
+pub const HWS_ADDRESS_PLAIN: u32 = 2;
+/// A peer on this machine that dies at the wrong moment stops the traffic of all others.
+pub const HWS_ADDRESS_UNSAFE_SHARED_MEMORY: i32 = 4;
 
 /// Receives events. It is called on the thread that makes progress, with no lock held: every call marked `@thread any` is legal inside; it must not block, unwind or jump out.
 pub type hws_event_fn = Option<unsafe extern "C" fn(arg: *mut c_void, event: *const hws_event)>;
@@ -622,7 +630,7 @@ pub struct hws_am_detail {
     pub data: *const c_void,
     pub data_length: u64,
     pub buffer: hws_id,
-    /// reply here
+    /// reply here; 0: it came by a plain worker address
     pub endpoint: hws_id,
 }
 
@@ -885,6 +893,54 @@ impl Default for hws_rkey_info {
     }
 }
 
+/// One thing that travels with an address in a blob.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct hws_blob_item {
+    /// the application's: which memory, say
+    pub key: u64,
+    /// a packed remote key, or whatever else
+    pub data: *const c_void,
+    /// bytes
+    pub length: u64,
+}
+
+impl Default for hws_blob_item {
+    /// All zero.
+    fn default() -> Self {
+        // SAFETY: numbers, pointers and optional functions: all of them may be zero.
+        unsafe { core::mem::zeroed() }
+    }
+}
+
+/// What a blob or an address is.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct hws_address_info {
+    /// in
+    pub struct_size: u32,
+    /// HWS_ADDRESS_*
+    pub flags: u32,
+    pub ucx_major: u32,
+    pub ucx_minor: u32,
+    pub items: u32,
+    pub reserved: u32,
+    /// UCX's number of the worker: the same in all addresses of one
+    pub worker: u64,
+    /// for people
+    pub text: [c_char; 64],
+}
+
+impl Default for hws_address_info {
+    /// All zero, with its size set.
+    fn default() -> Self {
+        // SAFETY: numbers, pointers and optional functions: all of them may be zero.
+        let mut value: Self = unsafe { core::mem::zeroed() };
+        value.struct_size = 96;
+        value
+    }
+}
+
 const _: () = assert!(size_of::<hws_iov>() == 16);
 const _: () = assert!(align_of::<hws_iov>() == 8);
 const _: () = assert!(offset_of!(hws_iov, base) == 0);
@@ -1113,6 +1169,21 @@ const _: () = assert!(offset_of!(hws_rkey_info, length) == 16);
 const _: () = assert!(offset_of!(hws_rkey_info, endpoint) == 24);
 const _: () = assert!(offset_of!(hws_rkey_info, direct) == 32);
 const _: () = assert!(offset_of!(hws_rkey_info, reserved) == 36);
+const _: () = assert!(size_of::<hws_blob_item>() == 24);
+const _: () = assert!(align_of::<hws_blob_item>() == 8);
+const _: () = assert!(offset_of!(hws_blob_item, key) == 0);
+const _: () = assert!(offset_of!(hws_blob_item, data) == 8);
+const _: () = assert!(offset_of!(hws_blob_item, length) == 16);
+const _: () = assert!(size_of::<hws_address_info>() == 96);
+const _: () = assert!(align_of::<hws_address_info>() == 8);
+const _: () = assert!(offset_of!(hws_address_info, struct_size) == 0);
+const _: () = assert!(offset_of!(hws_address_info, flags) == 4);
+const _: () = assert!(offset_of!(hws_address_info, ucx_major) == 8);
+const _: () = assert!(offset_of!(hws_address_info, ucx_minor) == 12);
+const _: () = assert!(offset_of!(hws_address_info, items) == 16);
+const _: () = assert!(offset_of!(hws_address_info, reserved) == 20);
+const _: () = assert!(offset_of!(hws_address_info, worker) == 24);
+const _: () = assert!(offset_of!(hws_address_info, text) == 32);
 
 unsafe extern "C" {
     /// The version of the running library.
@@ -1446,4 +1517,29 @@ unsafe extern "C" {
     ///
     /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: nothing. Returns: 0, or the id's error.
     pub fn hws_fence(source: hws_id) -> i32;
+
+    /// The address of a worker. The first call for a kind of address makes its UCX worker.
+    ///
+    /// Threads: any. Blocks: for milliseconds the first time. Owns: fills the caller's memory. Returns: 0, HWS_E_TOO_BIG if it does not fit (nothing is filled).
+    pub fn hws_worker_address(worker: hws_id, flags: u32, address: *mut c_void, size: u64, needed: *mut u64) -> i32;
+
+    /// Connect to a worker by its address, or by a blob that holds one.
+    ///
+    /// Threads: any. Blocks: for milliseconds the first time. Owns: copies the address. Returns: 0, HWS_E_INVALID (not an address, or a damaged one), HWS_E_PEER_VERSION; final status as hws_connect().
+    pub fn hws_connect_address(worker: hws_id, address: *const c_void, length: u64, endpoint_opts: *const hws_endpoint_opts, opts: *const hws_op_opts, out: *mut hws_id, op: *mut hws_id) -> i32;
+
+    /// Pack a worker's address and any items, packed remote keys above all, into one blob.
+    ///
+    /// Threads: any. Blocks: for milliseconds the first time. Owns: fills the caller's memory. Returns: 0, HWS_E_TOO_BIG if it does not fit (nothing is filled).
+    pub fn hws_blob_pack(worker: hws_id, flags: u32, items: *const hws_blob_item, count: u32, blob: *mut c_void, size: u64, needed: *mut u64) -> i32;
+
+    /// Describe an address or blob. Two addresses lead to the same UCX worker exactly if their `worker` is the same.
+    ///
+    /// Threads: any. Blocks: no. Owns: nothing. Returns: 0, HWS_E_INVALID (foreign or damaged).
+    pub fn hws_address_query(address: *const c_void, length: u64, out: *mut hws_address_info) -> i32;
+
+    /// One item of a blob.
+    ///
+    /// Threads: any. Blocks: no. Owns: nothing. Returns: 0, HWS_E_INVALID (foreign or damaged), HWS_E_NOT_FOUND (no such index).
+    pub fn hws_blob_item_get(blob: *const c_void, length: u64, index: u32, item: *mut hws_blob_item) -> i32;
 }

@@ -15,6 +15,7 @@ OK = 0
 DONE = 1
 AM_ID_MAX = 1023
 ATOMIC_FETCH = 256
+ADDRESS_UNSAFE_SHARED_MEMORY = 4
 
 
 class Kind(IntEnum):
@@ -61,7 +62,7 @@ class EventKind(IntEnum):
     MULTI_LIST = 22  # what HWS_MULTI_LIST asked for; detail: hws_multi_detail
     AM = 32  # an active message arrived; detail: hws_am_detail
     REQUEST = 33  # a peer wants to connect; source: its endpoint, op: the listener
-    ACCEPTED = 34  # a peer is connected; source: its endpoint, op: the listener
+    ACCEPTED = 34  # a peer is connected; source: its endpoint, op: the listener or 0
     DISCONNECTED = 35  # the peer left (HWS_E_PEER_CLOSED) or failed; once an endpoint
     CLOSED = 36  # the last event of its source
     NOTIFY = 40  # a peer's hws_put_notify(); tag: its value, length: bytes written
@@ -148,6 +149,7 @@ class Reason(IntEnum):
     TCP_ONLY = 3  # asked for by an option, here or at the peer
     RAW = 4  # isolated: a plain UCX program
     SHM_FAILED = 5  # shared memory was tried and could not be set up
+    ADDRESS = 6  # by a worker's address: shares one UCX worker, see section 18
 
 
 class State(IntEnum):
@@ -234,8 +236,16 @@ class Atomic(IntEnum):
     CSWAP = 5  # the value is stored if the old one equals `compare`
 
 
+class Address(IntFlag):
+    """Flags of hws_worker_address() and hws_blob_pack()."""
+
+    HELLO = 1  # who connects goes through the hello
+    PLAIN = 2  # UCX's bytes alone, for plain UCX programs: no version, no checksum
+
+
 __all__ = [
     "ABI_VERSION",
+    "ADDRESS_UNSAFE_SHARED_MEMORY",
     "AM_ID_MAX",
     "ATOMIC_FETCH",
     "DONE",
@@ -245,6 +255,7 @@ __all__ = [
     "VERSION_MAJOR",
     "VERSION_MINOR",
     "VERSION_PATCH",
+    "Address",
     "AmFlag",
     "Atomic",
     "ContextFlag",

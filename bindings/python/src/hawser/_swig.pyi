@@ -131,6 +131,7 @@ REASON_CAP: int
 REASON_TCP_ONLY: int
 REASON_RAW: int
 REASON_SHM_FAILED: int
+REASON_ADDRESS: int
 STATE_CONNECTING: int
 STATE_REQUEST: int
 STATE_OPEN: int
@@ -167,6 +168,9 @@ ATOMIC_XOR: int
 ATOMIC_SWAP: int
 ATOMIC_CSWAP: int
 ATOMIC_FETCH: int
+ADDRESS_HELLO: int
+ADDRESS_PLAIN: int
+ADDRESS_UNSAFE_SHARED_MEMORY: int
 
 def version() -> int:
     """The version of the running library."""
@@ -329,3 +333,15 @@ def fence(source: int) -> None:
     Order remote memory operations: what was posted before on the same endpoint takes effect before what is
     posted after.
     """
+def worker_address(worker: int, flags: int) -> bytes:
+    """The address of a worker."""
+def connect_address(
+    worker: int, address: Buffer, endpoint_opts: Options = None, opts: Options = None,
+) -> tuple[int, int, int | Record]:
+    """Connect to a worker by its address, or by a blob that holds one."""
+def blob_pack(worker: int, flags: int, items: Sequence[Buffer]) -> bytes:
+    """Pack a worker's address and any items, packed remote keys above all, into one blob."""
+def address_query(address: Buffer) -> Record:
+    """Describe an address or blob."""
+def blob_item_get(blob: Buffer, index: int) -> Record:
+    """One item of a blob."""

@@ -1,0 +1,293 @@
+#include "waddress.h"
+#include "blob.h"
+#include "error.h"
+#include "guard.h"
+#include "hello.h"
+#include "log.h"
+#include "options.h"
+#include "progress.h"
+#include "ucx_loader.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HELLO_NS UINT64_C(5000000000)
+
+static int kind_of(uint32_t flags)
+{
+    return flags & HWS_ADDRESS_HELLO                  ? HWS__ADDRESSED_HELLO
+           : flags & HWS_ADDRESS_UNSAFE_SHARED_MEMORY ? HWS__ADDRESSED_SHM
+                                                      : HWS__ADDRESSED_PLAIN;
+}
+
+/* Put a new UCX worker under its owner, unless another thread was faster. Owner only. */
+static int32_t install(struct hws__worker *w, hws_id id, int kind, struct hws__uworker *u)
+{
+    int32_t r = HWS_OK;
+
+    if (atomic_load(&w->obj.id) != id || w->closing || w->addressed[kind] != NULL) {
+        hws__uworker_destroy(u);
+        return w->addressed[kind] != NULL && atomic_load(&w->obj.id) == id
+                   ? HWS_OK
+                   : hws__fail(HWS_E_CLOSING, id, "the worker is closing");
+    }
+    u->raw = kind != HWS__ADDRESSED_HELLO;
+    if ((r = hws__uworker_adopt(w, u)) < 0) {
+        hws__list_remove(&u->link);
+        hws__uworker_destroy(u);
+        return r;
+    }
+    w->addressed[kind] = u;
+    w->raw_count += u->raw;
+    return HWS_OK;
+}
+
+/* The UCX worker of a kind of addresses, made if needed; returns with the worker owned. */
+static struct hws__uworker *addressed(struct hws__worker *w, hws_id id, int kind, bool *nested,
+                                      int32_t *error)
+{
+    struct hws__uworker *u;
+
+    *nested = hws__own(w);
+    if (atomic_load(&w->obj.id) == id && w->addressed[kind] == NULL && !w->closing) {
+        hws__disown(w, *nested);
+        u = hws__uworker_create(w->context,
+                                kind == HWS__ADDRESSED_SHM ? HWS__ADDRESS_SHM : HWS__ADDRESS);
+        *nested = hws__own(w);
+        if (u == NULL) {
+            *error = HWS_E_NO_RESOURCE;
+            return NULL;
+        }
+        if ((*error = install(w, id, kind, u)) < 0) {
+            return NULL;
+        }
+    }
+    if (atomic_load(&w->obj.id) != id || w->closing || w->addressed[kind] == NULL) {
+        *error = hws__fail(HWS_E_CLOSING, id, "the worker is closing");
+        return NULL;
+    }
+    return w->addressed[kind];
+}
+
+/* UCX's bytes, or a blob around them. Owner only. */
+static int32_t write_address(struct hws__uworker *u, uint32_t flags, const hws_blob_item *items,
+                             uint32_t count, void *to, uint64_t size, uint64_t *needed)
+{
+    ucp_worker_attr_t a = {.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS};
+    ucp_worker_address_attr_t id = {.field_mask = UCP_WORKER_ADDRESS_ATTR_FIELD_UID};
+    ucs_status_t s = hws__ucx.ucp_worker_query(u->ucx, &a);
+    struct hws__blob b = {.flags = flags,
+                          .ucx_major = (uint32_t)hws__ucx.major,
+                          .ucx_minor = (uint32_t)hws__ucx.minor};
+    uint64_t bytes = a.address_length;
+    int32_t r = HWS_OK;
+
+    if (s != UCS_OK || (s = hws__ucx.ucp_worker_address_query(a.address, &id)) != UCS_OK) {
+        return hws__fail_ucx(s, 0, "worker address: %s", hws__ucx.ucs_status_string(s));
+    }
+    b.worker = id.worker_uid;
+    b.address = a.address;
+    b.address_length = a.address_length;
+    if ((flags & HWS_ADDRESS_PLAIN) == 0) {
+        bytes = hws__blob_bytes(a.address_length, items, count);
+    }
+    if (needed != NULL) {
+        *needed = bytes;
+    }
+    if (size < bytes) {
+        r = size != 0 ? hws__fail(HWS_E_TOO_BIG, 0, "the address has %llu bytes",
+                                  (unsigned long long)bytes)
+                      : HWS_OK;
+    } else if (flags & HWS_ADDRESS_PLAIN) {
+        memcpy(to, a.address, a.address_length);
+    } else {
+        hws__blob_write(to, &b, items, count);
+    }
+    hws__ucx.ucp_worker_release_address(u->ucx, a.address);
+    return r;
+}
+
+void *hws__address_own(struct hws__uworker *u, uint64_t room, uint64_t *length)
+{
+    ucp_worker_attr_t a = {.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS};
+    char *memory;
+
+    if (hws__ucx.ucp_worker_query(u->ucx, &a) != UCS_OK) {
+        return NULL;
+    }
+    *length = a.address_length;
+    if ((memory = malloc(room + a.address_length)) != NULL) {
+        memcpy(memory + room, a.address, a.address_length);
+    }
+    hws__ucx.ucp_worker_release_address(u->ucx, a.address);
+    return memory;
+}
+
+static int32_t pack(hws_id worker, uint32_t flags, const hws_blob_item *items, uint32_t count,
+                    void *to, uint64_t size, uint64_t *needed)
+{
+    struct hws__worker *w;
+    struct hws__uworker *u;
+    int32_t r = HWS_OK;
+    bool nested;
+
+    if ((w = hws__worker_find(worker, &r)) == NULL) {
+        return r;
+    }
+    if ((flags &
+         ~(uint32_t)(HWS_ADDRESS_HELLO | HWS_ADDRESS_PLAIN | HWS_ADDRESS_UNSAFE_SHARED_MEMORY)) ||
+        ((flags & HWS_ADDRESS_HELLO) && flags != HWS_ADDRESS_HELLO)) {
+        return hws__fail(HWS_E_INVALID, worker, "flags %#x", flags);
+    }
+    if ((to == NULL && size != 0) || (items == NULL && count != 0)) {
+        return hws__fail(HWS_E_INVALID, worker, "a null pointer");
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (items[i].length >= UINT64_C(1) << 40 || (items[i].data == NULL && items[i].length)) {
+            return hws__fail(HWS_E_INVALID, worker, "item %u", i);
+        }
+    }
+    u = addressed(w, worker, kind_of(flags), &nested, &r);
+    if (u != NULL) {
+        r = write_address(u, flags, items, count, to, size, needed);
+    }
+    hws__disown(w, nested);
+    return r;
+}
+
+int32_t hws_worker_address(hws_id worker, uint32_t flags, void *address, uint64_t size,
+                           uint64_t *needed)
+{
+    HWS__ENTER();
+    return pack(worker, flags, NULL, 0, address, size, needed);
+}
+
+int32_t hws_blob_pack(hws_id worker, uint32_t flags, const hws_blob_item *items, uint32_t count,
+                      void *blob, uint64_t size, uint64_t *needed)
+{
+    HWS__ENTER();
+    if (flags & HWS_ADDRESS_PLAIN) {
+        return hws__fail(HWS_E_INVALID, worker, "a blob is not plain");
+    }
+    return pack(worker, flags, items, count, blob, size, needed);
+}
+
+static void start(struct hws__endpoint *ep)
+{
+    struct hws__uworker *u = ep->worker->addressed[ep->address_kind];
+
+    if (u == NULL) {
+        hws__endpoint_fail(ep, HWS_E_CLOSING, "the worker is closing");
+        return;
+    }
+    hws__dial_address(ep, u, ep->worker_address);
+}
+
+/* What the bytes are: a blob, or UCX's own for a plain UCX program. */
+static int32_t read_address(struct hws__endpoint *ep, const void *address, uint64_t length,
+                            uint32_t flags)
+{
+    struct hws__blob b = {.address = address, .address_length = length};
+    int32_t r = hws__blob_read(address, length, &b);
+
+    if (r < 0 && ((flags & HWS_ENDPOINT_RAW) == 0 || address == NULL || length == 0)) {
+        return r;
+    }
+    if (r == HWS_OK &&
+        (b.ucx_major != (uint32_t)hws__ucx.major || b.ucx_minor != (uint32_t)hws__ucx.minor)) {
+        return hws__fail(HWS_E_PEER_VERSION, ep->worker->obj.id,
+                         "the address is of UCX %u.%u, this is %d.%d", b.ucx_major, b.ucx_minor,
+                         hws__ucx.major, hws__ucx.minor);
+    }
+    if ((b.flags & HWS_ADDRESS_HELLO) && (flags & HWS_ENDPOINT_RAW)) {
+        return hws__fail(HWS_E_INVALID, ep->worker->obj.id, "this address has a hello");
+    }
+    if ((ep->worker_address = malloc(b.address_length)) == NULL) {
+        return hws__fail(HWS_E_NO_MEMORY, ep->worker->obj.id, "address");
+    }
+    memcpy(ep->worker_address, b.address, b.address_length);
+    ep->address_kind = kind_of(b.flags);
+    ep->raw = ep->address_kind != HWS__ADDRESSED_HELLO;
+    return HWS_OK;
+}
+
+int32_t hws_connect_address(hws_id worker, const void *address, uint64_t length,
+                            const hws_endpoint_opts *endpoint_opts, const hws_op_opts *opts,
+                            hws_id *out, hws_id *op)
+{
+    struct hws__worker *w;
+    struct hws__endpoint *ep;
+    hws_endpoint_opts o;
+    bool nested;
+    int32_t r = HWS_OK;
+
+    HWS__ENTER();
+    if ((w = hws__worker_find(worker, &r)) == NULL) {
+        return r;
+    }
+    if (out == NULL || (r = hws__options(&o, sizeof o, endpoint_opts, "endpoint")) < 0) {
+        return r < 0 ? r : hws__fail(HWS_E_INVALID, worker, "out is null");
+    }
+    if (o.flags & ~(uint32_t)HWS_ENDPOINT_RAW || o.local_address != NULL) {
+        return hws__fail(HWS_E_INVALID, worker, "flags %#x, or a local address", o.flags);
+    }
+    if ((ep = hws__endpoint_new(w)) == NULL) {
+        return hws__fail(HWS_E_NO_MEMORY, worker, "endpoint");
+    }
+    ep->tcp = ep->tcp_only = true;
+    ep->reason = HWS_REASON_ADDRESS;
+    snprintf(ep->host, sizeof ep->host, "worker address");
+    if ((r = read_address(ep, address, length, o.flags)) < 0 ||
+        (r = hws__endpoint_options(ep, &o)) < 0) {
+        hws__endpoint_forget(ep);
+        return r;
+    }
+    if (addressed(w, worker, ep->address_kind, &nested, &r) == NULL) {
+        hws__disown(w, nested);
+        hws__endpoint_forget(ep);
+        return r;
+    }
+    hws__disown(w, nested);
+    return hws__connect_post(ep, start, opts, out, op);
+}
+
+void hws__address_hello(struct hws__uworker *u, const void *address, uint64_t length,
+                        const void *hello, uint64_t hello_length)
+{
+    struct hws__worker *w = u->worker;
+    struct hws__endpoint *ep;
+
+    if (w->closing || length == 0 || (ep = hws__endpoint_new(w)) == NULL) {
+        return;
+    }
+    ep->server = true;
+    ep->by_address = true;
+    ep->address_kind = HWS__ADDRESSED_HELLO;
+    ep->reason = HWS_REASON_ADDRESS;
+    ep->sink = w->sink;
+    ep->phase = HWS__PHASE_WAITING;
+    if ((ep->worker_address = malloc(length)) == NULL ||
+        (ep->first_hello = malloc(hello_length)) == NULL) {
+        hws__endpoint_forget(ep);
+        return;
+    }
+    memcpy(ep->worker_address, address, length);
+    memcpy(ep->first_hello, hello, hello_length);
+    hws__obj_publish(&hws__objects, &ep->obj);
+    hws__list_append(&w->endpoints, &ep->link);
+    HWS__COUNT(w, endpoints, 1);
+    hws__endpoint_deadline(ep, HELLO_NS);
+    hws__endpoint_attend(ep);
+}
+
+void hws__address_step(struct hws__endpoint *ep)
+{
+    void *hello = ep->first_hello;
+
+    ep->first_hello = NULL;
+    start(ep);
+    if (!ep->failed) {
+        hws__hello_resume(ep, hello);
+    }
+    free(hello);
+}

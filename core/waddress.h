@@ -1,0 +1,35 @@
+/*
+ * Worker addresses: bytes that name a UCX worker set aside for peers that connect without a
+ * listener, and blobs that carry one with other things.
+ */
+#ifndef HWS_CORE_WADDRESS_H
+#define HWS_CORE_WADDRESS_H
+
+#include "endpoint.h"
+
+/* Kinds of UCX workers for addresses: indexes of hws__worker.addressed. */
+#define HWS__ADDRESSED_PLAIN 0
+#define HWS__ADDRESSED_SHM 1
+#define HWS__ADDRESSED_HELLO 2
+
+/**
+ * A hello of a peer that knows our address came with the peer's own: the endpoint is made after the
+ * sweep. UCX's endpoint for replies will not do: it has no error handler, and UCX frees it when the
+ * peer is gone. In UCX callbacks.
+ */
+void hws__address_hello(struct hws__uworker *u, const void *address, uint64_t length,
+                        const void *hello, uint64_t hello_length);
+/** Make UCX's endpoint for it, and go on with the hello. Owner only, outside UCX callbacks. */
+void hws__address_step(struct hws__endpoint *ep);
+/** The address of a UCX worker behind `room` bytes, malloc'ed; null if there is none. */
+void *hws__address_own(struct hws__uworker *u, uint64_t room, uint64_t *length);
+
+/** Dial the address of an endpoint (connect.c). */
+void hws__dial_address(struct hws__endpoint *ep, struct hws__uworker *u, const void *address);
+/** Post the connect operation of an endpoint that is filled in; `start` begins it, under ownership. */
+int32_t hws__connect_post(struct hws__endpoint *ep, void (*start)(struct hws__endpoint *),
+                          const hws_op_opts *opts, hws_id *out, hws_id *op);
+/** Take the options of an endpoint over. */
+int32_t hws__endpoint_options(struct hws__endpoint *ep, const hws_endpoint_opts *o);
+
+#endif

@@ -1,0 +1,340 @@
+/*
+ * Worker addresses and blobs: connecting by bytes, with and without a hello, and bytes that are
+ * damaged. TIMEOUT: 120
+ */
+#include "support/cases.h"
+#include "support/pair.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ALL UINT64_MAX
+
+typedef struct bytes {
+    uint64_t length;
+    unsigned char data[16384];
+} bytes;
+
+static bytes address_of(hws_id worker, uint32_t flags)
+{
+    bytes b = {0};
+
+    CHECK_OK(hws_worker_address(worker, flags, NULL, 0, &b.length));
+    CHECK(b.length > 0 && b.length <= sizeof(b.data));
+    CHECK_CODE(hws_worker_address(worker, flags, b.data, b.length - 1, NULL), HWS_E_TOO_BIG);
+    CHECK_OK(hws_worker_address(worker, flags, b.data, sizeof(b.data), &b.length));
+    return b;
+}
+
+static hws_id dial(t_pair *pair, int side, const bytes *b, uint32_t flags)
+{
+    hws_endpoint_opts opts = {
+        .struct_size = sizeof(opts), .flags = flags, .sink = t_record_sink(&pair->record[side], 9)};
+    hws_id endpoint = 0, op = 0;
+    hws_event event;
+
+    CHECK_OK(
+        hws_connect_address(pair->worker[side], b->data, b->length, &opts, NULL, &endpoint, &op));
+    event = WAIT_OK(pair, op);
+    CHECK_EQ(event.kind, HWS_EVENT_CONNECT);
+    return endpoint;
+}
+
+static void exchange(t_pair *pair, hws_id from, hws_id source, uint64_t tag)
+{
+    static const size_t lengths[] = {0, 8, 4096, 100000, 1 << 20};
+    char *out = t_alloc(1 << 20), *in = t_alloc(1 << 20);
+
+    for (size_t i = 0; i < 10; i++) {
+        size_t length = lengths[i % 5];
+        hws_id send = 0, recv = 0;
+        hws_event event;
+
+        t_fill(out, length, i + tag);
+        if (i < 5) {
+            CHECK_OK(hws_tag_recv(source, in, 1 << 20, tag + i, ALL, NULL, &recv));
+        }
+        CHECK_OK(hws_tag_send(from, out, length, tag + i, NULL, &send));
+        if (i >= 5) {
+            UNTIL(pair, hws_tag_probe(source, tag + i, ALL, NULL, NULL) == HWS_OK);
+            CHECK_OK(hws_tag_recv(source, in, 1 << 20, tag + i, ALL, NULL, &recv));
+        }
+        event = WAIT_OK(pair, recv);
+        WAIT_OK(pair, send);
+        CHECK_EQ(event.length, length);
+        CHECK_EQ(event.tag, tag + i);
+        CHECK_FILLED(in, length, i + tag);
+    }
+    free(out);
+    free(in);
+}
+
+static void plain(uint32_t address_flags, uint32_t endpoint_flags)
+{
+    t_pair pair;
+    bytes a, b;
+    hws_id ea, eb;
+    hws_endpoint_info info;
+
+    t_pair_listen(&pair, NULL);
+    a = address_of(pair.worker[0], address_flags);
+    b = address_of(pair.worker[1], address_flags);
+    eb = dial(&pair, 0, &b, endpoint_flags);
+    ea = dial(&pair, 1, &a, endpoint_flags);
+    info = t_endpoint_info(eb);
+    CHECK_EQ(info.reason, HWS_REASON_ADDRESS);
+    CHECK_EQ(info.isolated, 0);
+    if ((address_flags & HWS_ADDRESS_UNSAFE_SHARED_MEMORY) == 0) {
+        CHECK_EQ(info.transports & HWS_TRANSPORT_SHM, 0);
+    }
+    exchange(&pair, eb, pair.worker[1], 100);
+    exchange(&pair, eb, ea, 200);
+    exchange(&pair, ea, pair.worker[0], 300);
+    exchange(&pair, ea, eb, 400);
+    t_pair_close(&pair);
+}
+
+CASE(plain_tags)
+{
+    plain(0, 0);
+}
+
+CASE(ucx_bytes_alone)
+{
+    plain(HWS_ADDRESS_PLAIN, HWS_ENDPOINT_RAW);
+}
+
+CASE(unsafe_shared_memory)
+{
+    plain(HWS_ADDRESS_UNSAFE_SHARED_MEMORY, 0);
+}
+
+/* Receives of an endpoint end with it, those of the worker stay. */
+CASE(plain_receives_end)
+{
+    t_pair pair;
+    bytes b;
+    hws_id eb, recv = 0, stays = 0;
+    char in[8];
+
+    t_pair_listen(&pair, NULL);
+    b = address_of(pair.worker[1], 0);
+    eb = dial(&pair, 0, &b, 0);
+    CHECK_OK(hws_tag_recv(eb, in, 8, 1, ALL, NULL, &recv));
+    CHECK_OK(hws_tag_recv(pair.worker[0], in, 8, 1, ALL, NULL, &stays));
+    CHECK_OK(hws_close(eb));
+    CHECK_EQ(WAIT(&pair, recv).status, HWS_E_CANCELED);
+    CHECK_PENDING(stays);
+    CHECK_OK(hws_cancel(stays));
+    CHECK_EQ(WAIT(&pair, stays).status, HWS_E_CANCELED);
+    t_pair_close(&pair);
+}
+
+static int heard;
+static hws_id answer_to;
+
+static void on_message(void *arg, const hws_event *event)
+{
+    (void)arg;
+    CHECK_EQ(event->status, HWS_OK);
+    CHECK_EQ(event->length, 5);
+    answer_to = ((const hws_am_detail *)event->detail)->endpoint;
+    heard++;
+}
+
+/* Active messages: with a hello they bring the endpoint for the answer. */
+static void messages(uint32_t flags)
+{
+    hws_am_opts am = {.struct_size = sizeof(am), .sink = {.callback = on_message}};
+    t_pair pair;
+    bytes a, b;
+    hws_id there, back = 0, op = 0;
+    t_seen seen;
+
+    heard = 0;
+    t_pair_listen(&pair, NULL);
+    CHECK_OK(hws_am_handler(pair.worker[0], 70, &am));
+    CHECK_OK(hws_am_handler(pair.worker[1], 70, &am));
+    a = address_of(pair.worker[0], flags);
+    b = address_of(pair.worker[1], flags);
+    there = dial(&pair, 0, &b, 0);
+    if (flags & HWS_ADDRESS_HELLO) {
+        UNTIL(&pair, t_record_find(&pair.record[1], HWS_EVENT_ACCEPTED, 0, 0, &seen));
+        back = seen.event.source;
+    } else {
+        back = dial(&pair, 1, &a, 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(hws_am_send(there, 70, NULL, 0, "hello", 5, NULL, &op));
+        WAIT_OK(&pair, op);
+        UNTIL(&pair, heard == 2 * i + 1);
+        CHECK(answer_to == (flags & HWS_ADDRESS_HELLO ? back : 0));
+        CHECK_OK(hws_am_send(back, 70, NULL, 0, "olleh", 5, NULL, &op));
+        WAIT_OK(&pair, op);
+        UNTIL(&pair, heard == 2 * i + 2);
+        CHECK(answer_to == (flags & HWS_ADDRESS_HELLO ? there : 0));
+    }
+    t_pair_close(&pair);
+}
+
+CASE(plain_messages)
+{
+    messages(0);
+}
+
+CASE(hello_messages)
+{
+    messages(HWS_ADDRESS_HELLO);
+}
+
+/* A peer that vanishes is noticed by the other side, at the latest when that sends. */
+CASE(hello_cut)
+{
+    hws_op_opts forget = {.struct_size = sizeof(forget), .flags = HWS_OP_DETACHED};
+    t_pair pair;
+    bytes b;
+    hws_id client, server;
+    t_seen seen;
+
+    t_pair_listen(&pair, NULL);
+    b = address_of(pair.worker[1], HWS_ADDRESS_HELLO);
+    client = dial(&pair, 0, &b, 0);
+    UNTIL(&pair, t_record_find(&pair.record[1], HWS_EVENT_ACCEPTED, 0, 0, &seen));
+    server = seen.event.source;
+    CHECK_OK(hws_abort(client));
+    t_pair_idle(&pair, 100 * T_MS);
+    if (!t_record_find(&pair.record[1], HWS_EVENT_DISCONNECTED, server, 0, &seen)) {
+        CHECK(hws_tag_send(server, "x", 1, 1, &forget, NULL) <= 0);
+    }
+    UNTIL(&pair, t_record_find(&pair.record[1], HWS_EVENT_DISCONNECTED, server, 0, &seen));
+    CHECK(seen.event.status < 0);
+    t_pair_close(&pair);
+}
+
+/* With a hello both ends are full endpoints: identity, tags with a source, multi-buffer, goodbye. */
+CASE(hello)
+{
+    t_pair pair;
+    bytes b;
+    hws_id client, server, recv = 0, send = 0;
+    hws_segment s = {.base = (char[]){"segment"}, .length = 8};
+    hws_endpoint_info info;
+    t_seen seen;
+
+    t_pair_listen(&pair, NULL);
+    b = address_of(pair.worker[1], HWS_ADDRESS_HELLO);
+    client = dial(&pair, 0, &b, 0);
+    UNTIL(&pair, t_record_find(&pair.record[1], HWS_EVENT_ACCEPTED, 0, 0, &seen));
+    server = seen.event.source;
+    CHECK_EQ(seen.event.op, 0);
+    info = t_endpoint_info(server);
+    CHECK(info.peer_pid != 0);
+    CHECK_EQ(info.reason, HWS_REASON_ADDRESS);
+    CHECK_EQ(info.transports & HWS_TRANSPORT_SHM, 0);
+    exchange(&pair, client, server, 100);
+    exchange(&pair, server, client, 200);
+    exchange(&pair, client, pair.worker[1], 300);
+    CHECK_OK(hws_multi_recv(server, 1, ALL, NULL, NULL, &recv));
+    CHECK_OK(hws_multi_send(client, 1, &s, 1, NULL, NULL, &send));
+    CHECK_OK(hws_close(((const hws_multi_detail *)WAIT_OK(&pair, recv).detail)->buffer));
+    WAIT_OK(&pair, send);
+    CHECK_OK(hws_tag_recv(server, &(uint64_t){0}, 8, 1, ALL, NULL, &recv));
+    CHECK_OK(hws_close(client));
+    CHECK_EQ(WAIT(&pair, recv).status, HWS_E_PEER_CLOSED);
+    UNTIL(&pair, t_record_find(&pair.record[1], HWS_EVENT_DISCONNECTED, server, 0, &seen));
+    CHECK_EQ(seen.event.status, HWS_E_PEER_CLOSED);
+    t_pair_close(&pair);
+}
+
+CASE(blobs)
+{
+    static const hws_blob_item items[] = {{7, "remote key", 10}, {8, NULL, 0}, {9, "x", 1}};
+    hws_address_info info = {.struct_size = sizeof(info)}, alone = info, other = info;
+    hws_blob_item item;
+    bytes blob = {0}, a, b;
+    t_pair pair;
+
+    t_pair_listen(&pair, NULL);
+    CHECK_OK(hws_blob_pack(pair.worker[1], 0, items, 3, NULL, 0, &blob.length));
+    CHECK_OK(hws_blob_pack(pair.worker[1], 0, items, 3, blob.data, sizeof(blob.data), NULL));
+    CHECK_OK(hws_address_query(blob.data, blob.length, &info));
+    CHECK_EQ(info.items, 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        CHECK_OK(hws_blob_item_get(blob.data, blob.length, i, &item));
+        CHECK_EQ(item.key, items[i].key);
+        CHECK_EQ(item.length, items[i].length);
+        CHECK(item.length == 0 || memcmp(item.data, items[i].data, item.length) == 0);
+    }
+    CHECK_CODE(hws_blob_item_get(blob.data, blob.length, 3, &item), HWS_E_NOT_FOUND);
+    a = address_of(pair.worker[1], 0);
+    b = address_of(pair.worker[0], 0);
+    CHECK_OK(hws_address_query(a.data, a.length, &alone));
+    CHECK_OK(hws_address_query(b.data, b.length, &other));
+    CHECK(info.worker == alone.worker);
+    CHECK(info.worker != other.worker);
+    CHECK(alone.text[0] != '\0');
+    exchange(&pair, dial(&pair, 0, &blob, 0), pair.worker[1], 1);
+    t_pair_close(&pair);
+}
+
+/* Whatever is wrong with the bytes: refused, never a crash. */
+CASE(damaged)
+{
+    hws_address_info info = {.struct_size = sizeof(info)};
+    hws_id endpoint = 0, op = 0;
+    uint64_t random = 1;
+    bytes good, bad;
+    t_pair pair;
+
+    t_pair_listen(&pair, NULL);
+    good = address_of(pair.worker[1], 0);
+    for (uint64_t i = 0; i < good.length; i++) {
+        bad = good;
+        bad.data[i] ^= (unsigned char)(1u << (i % 8));
+        CHECK_CODE(hws_address_query(bad.data, bad.length, &info), HWS_E_INVALID);
+        CHECK_CODE(
+            hws_connect_address(pair.worker[0], bad.data, bad.length, NULL, NULL, &endpoint, &op),
+            HWS_E_INVALID);
+        CHECK_CODE(hws_address_query(good.data, i, &info), HWS_E_INVALID);
+    }
+    CHECK_CODE(hws_address_query(good.data, good.length + 8, &info), HWS_E_INVALID);
+    for (int i = 0; i < 1000; i++) {
+        for (unsigned k = 0; k < 256; k++) {
+            bad.data[k] = (unsigned char)t_random(&random);
+        }
+        CHECK_CODE(hws_address_query(bad.data, t_random(&random) % 256, &info), HWS_E_INVALID);
+    }
+    CHECK_CODE(hws_address_query(NULL, 0, &info), HWS_E_INVALID);
+    CHECK_CODE(hws_connect_address(pair.worker[0], NULL, 0, NULL, NULL, &endpoint, &op),
+               HWS_E_INVALID);
+    CHECK_CODE(hws_worker_address(pair.worker[0], 64, NULL, 0, NULL), HWS_E_INVALID);
+    CHECK_CODE(
+        hws_worker_address(pair.worker[0], HWS_ADDRESS_HELLO | HWS_ADDRESS_PLAIN, NULL, 0, NULL),
+        HWS_E_INVALID);
+    t_pair_close(&pair);
+}
+
+CASE(keys)
+{
+    static const unsigned char key[32] = "thirty-two bytes of a shared key";
+    hws_context_opts opts = {.struct_size = sizeof(opts), .psk = key, .psk_length = 32};
+    hws_id context = 0, worker = 0, endpoint = 0, op = 0;
+    bytes b;
+    t_pair pair;
+
+    t_pair_listen(&pair, NULL);
+    if (hws_context_open(&opts, &context) == HWS_E_NO_SODIUM) {
+        SKIP("this build has no pre-shared keys");
+    }
+    CHECK_OK(hws_worker_open(context, NULL, &worker));
+    b = address_of(pair.worker[1], HWS_ADDRESS_HELLO);
+    CHECK_OK(hws_connect_address(worker, b.data, b.length, NULL, NULL, &endpoint, &op));
+    UNTIL(&pair, hws_wait(op, 0, NULL) != HWS_E_TIMED_OUT || hws_worker_progress(worker) < 0);
+    CHECK_EQ(t_endpoint_info(endpoint).status, HWS_E_AUTH);
+    CHECK_EQ(t_record_kinds(&pair.record[1], HWS_EVENT_ACCEPTED, 0), 0);
+    CHECK_OK(hws_close(context));
+    UNTIL(&pair, hws_close_wait(context, T_MS) != HWS_E_TIMED_OUT);
+    t_pair_close(&pair);
+}
+
+CASES_MAIN

@@ -1,0 +1,150 @@
+/*
+ * Lists and parts of multi-buffer messages as no honest peer sends them: the connection ends in
+ * PROTOCOL or the message is taken, nothing else. They are handed to the core as if UCX had
+ * received them.
+ *
+ * INTERNAL TIMEOUT: 120
+ */
+#include "support/cases.h"
+#include "support/pair.h"
+
+#include "hello.h"
+#include "multi.h"
+#include "progress.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ALL UINT64_MAX
+
+/* A list of three small segments with their data, as hws_multi_send() writes it. */
+typedef struct list {
+    struct hws__multi_wire wire;
+    uint64_t entries[3];
+    char data[16];
+} list;
+
+static const list good = {.wire = {.tag = 9, .sequence = 1, .total = 12, .count = 3, .flags = 1},
+                          .entries = {5, 0, 7},
+                          .data = "abcdefghijkl"};
+#define GOOD (sizeof(good.wire) + sizeof(good.entries) + 12)
+
+static struct hws__endpoint *server_of(const t_pair *pair)
+{
+    return hws__obj_find(&hws__objects, pair->endpoint[1]);
+}
+
+static void inject(t_pair *pair, const void *data, size_t length, uint64_t attr)
+{
+    struct hws__endpoint *ep = server_of(pair);
+    ucp_am_recv_param_t param = {.recv_attr = attr};
+    bool nested = hws__own(ep->worker);
+    void *copy = t_alloc(length + 1); /* of exactly its length, for the address sanitizer */
+
+    memcpy(copy, data, length);
+    CHECK_EQ(hws__multi_cb(ep->uworker, NULL, 0, copy, length, &param), UCS_OK);
+    free(copy);
+    hws__disown(ep->worker, nested);
+}
+
+/* 1 if the connection ended, in PROTOCOL; 0 if a message was taken, which is received then. */
+static int outcome(t_pair *pair)
+{
+    hws_multi_recv_opts take = {.struct_size = sizeof(take), .flags = HWS_MULTI_LIST};
+    hws_id op = 0;
+    hws_event event;
+    t_seen seen;
+
+    t_pair_idle(pair, 2 * T_MS);
+    if (t_record_find(&pair->record[1], HWS_EVENT_DISCONNECTED, 0, 0, &seen)) {
+        CHECK_EQ(seen.event.status, HWS_E_PROTOCOL);
+        return 1;
+    }
+    CHECK_OK(hws_multi_recv(pair->endpoint[1], 0, 0, &take, NULL, &op));
+    event = WAIT(pair, op);
+    CHECK(event.status == HWS_OK || event.status == HWS_E_TOO_BIG);
+    if (event.status == HWS_OK) {
+        CHECK_OK(hws_close(((const hws_multi_detail *)event.detail)->buffer));
+    }
+    return 0;
+}
+
+CASE(whole)
+{
+    t_pair pair;
+
+    t_pair_open(&pair, NULL);
+    inject(&pair, &good, GOOD, 0);
+    CHECK_EQ(outcome(&pair), 0);
+    t_pair_close(&pair);
+}
+
+CASE(truncated)
+{
+    for (size_t length = 0; length < GOOD; length += length < 56 ? 7 : 1) {
+        t_pair pair;
+
+        t_pair_open(&pair, NULL);
+        inject(&pair, &good, length, 0);
+        CHECK_EQ(outcome(&pair), 1);
+        t_pair_close(&pair);
+    }
+}
+
+CASE(flipped)
+{
+    int ended = 0;
+
+    for (size_t i = 0; i < sizeof(good.wire) + sizeof(good.entries); i++) {
+        list bad = good;
+        t_pair pair;
+
+        ((unsigned char *)&bad)[i] ^= (unsigned char)(1u << (i * 5 % 8));
+        t_pair_open(&pair, NULL);
+        inject(&pair, &bad, GOOD, 0);
+        ended += outcome(&pair);
+        t_pair_close(&pair);
+    }
+    CHECK(ended > 20);
+}
+
+/* Lengths whose sum wraps around, and a count that only the limit stops. */
+CASE(wrapped)
+{
+    list sum = good, count = good;
+    t_pair pair;
+
+    sum.entries[0] = HWS__ENTRY_LENGTH;
+    sum.entries[2] = HWS__ENTRY_LENGTH;
+    t_pair_open(&pair, NULL);
+    inject(&pair, &sum, GOOD, 0);
+    CHECK_EQ(outcome(&pair), 1);
+    t_pair_close(&pair);
+    count.wire.count = UINT32_MAX;
+    t_pair_open(&pair, NULL);
+    inject(&pair, &count, GOOD, 0);
+    CHECK_EQ(outcome(&pair), 1);
+    t_pair_close(&pair);
+}
+
+/* A part that is no rendezvous, or has no proper header. */
+CASE(parts)
+{
+    struct hws__multi_part header = {.sequence = 1};
+    ucp_am_recv_param_t param = {.recv_attr = 0};
+
+    for (size_t length = 0; length <= sizeof(header); length += sizeof(header) / 2) {
+        t_pair pair;
+        bool nested;
+
+        t_pair_open(&pair, NULL);
+        nested = hws__own(server_of(&pair)->worker);
+        CHECK_EQ(hws__multi_part_cb(server_of(&pair)->uworker, &header, length, NULL, 0, &param),
+                 UCS_OK);
+        hws__disown(server_of(&pair)->worker, nested);
+        CHECK_EQ(outcome(&pair), 1);
+        t_pair_close(&pair);
+    }
+}
+
+CASES_MAIN
