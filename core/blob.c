@@ -149,7 +149,7 @@ int32_t hws__blob_read(const void *from, uint64_t length, struct hws__blob *b)
 int32_t hws_address_query(const void *address, uint64_t length, hws_address_info *out)
 {
     hws_address_info info = {0};
-    struct hws__blob b;
+    struct hws__blob b = {0};
     int32_t r;
 
     HWS__ENTER();
@@ -171,7 +171,7 @@ int32_t hws_address_query(const void *address, uint64_t length, hws_address_info
 int32_t hws_blob_item_get(const void *blob, uint64_t length, uint32_t index, hws_blob_item *item)
 {
     const unsigned char *p;
-    struct hws__blob b;
+    struct hws__blob b = {0};
     int32_t r;
 
     HWS__ENTER();

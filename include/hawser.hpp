@@ -34,7 +34,9 @@ namespace hawser
 class Error : public std::runtime_error
 {
   public:
-    Error(int32_t code, const std::string &text) : std::runtime_error(text), code_(code) {}
+    Error(int32_t code, const std::string &text) : std::runtime_error(text), code_(code)
+    {
+    }
 
     int32_t code() const noexcept
     {
@@ -94,8 +96,12 @@ class Handle
 {
   public:
     Handle() = default;
-    explicit Handle(hws_id id) noexcept : id_(id) {}
-    Handle(Handle &&other) noexcept : id_(std::exchange(other.id_, 0)) {}
+    explicit Handle(hws_id id) noexcept : id_(id)
+    {
+    }
+    Handle(Handle &&other) noexcept : id_(std::exchange(other.id_, 0))
+    {
+    }
     Handle &operator=(Handle &&other) noexcept
     {
         if (this != &other) {
