@@ -218,6 +218,7 @@ int32_t hws_connect_address(hws_id worker, const void *address, uint64_t length,
     struct hws__worker *w;
     struct hws__endpoint *ep;
     hws_endpoint_opts o;
+    hws_op_opts checked;
     bool nested;
     int32_t r = HWS_OK;
 
@@ -225,7 +226,8 @@ int32_t hws_connect_address(hws_id worker, const void *address, uint64_t length,
     if ((w = hws__worker_find(worker, &r)) == NULL) {
         return r;
     }
-    if (out == NULL || (r = hws__options(&o, sizeof o, endpoint_opts, "endpoint")) < 0) {
+    if (out == NULL || (r = hws__options(&o, sizeof o, endpoint_opts, "endpoint")) < 0 ||
+        (r = hws__options(&checked, sizeof checked, opts, "operation")) < 0) {
         return r < 0 ? r : hws__fail(HWS_E_INVALID, worker, "out is null");
     }
     if (o.flags & ~(uint32_t)HWS_ENDPOINT_RAW || o.local_address != NULL) {
