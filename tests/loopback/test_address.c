@@ -187,13 +187,13 @@ CASE(hello_messages)
     messages(HWS_ADDRESS_HELLO);
 }
 
-/* A peer that vanishes is noticed by the other side, at the latest when that sends. */
+/* A peer that vanishes is noticed by the other side; on UCX 1.13.1 by its keepalive, 20 s later. */
 CASE(hello_cut)
 {
-    hws_op_opts forget = {.struct_size = sizeof(forget), .flags = HWS_OP_DETACHED};
     t_pair pair;
     bytes b;
     hws_id client, server;
+    uint64_t start;
     t_seen seen;
 
     t_pair_listen(&pair, NULL);
@@ -202,11 +202,11 @@ CASE(hello_cut)
     UNTIL(&pair, t_record_find(&pair.record[1], HWS_EVENT_ACCEPTED, 0, 0, &seen));
     server = seen.event.source;
     CHECK_OK(hws_abort(client));
-    t_pair_idle(&pair, 100 * T_MS);
-    if (!t_record_find(&pair.record[1], HWS_EVENT_DISCONNECTED, server, 0, &seen)) {
-        CHECK(hws_tag_send(server, "x", 1, 1, &forget, NULL) <= 0);
+    start = t_now();
+    while (!t_record_find(&pair.record[1], HWS_EVENT_DISCONNECTED, server, 0, &seen)) {
+        t_pair_step(&pair);
+        CHECK(t_now() - start < 60 * T_SECOND);
     }
-    UNTIL(&pair, t_record_find(&pair.record[1], HWS_EVENT_DISCONNECTED, server, 0, &seen));
     CHECK(seen.event.status < 0);
     t_pair_close(&pair);
 }
