@@ -239,7 +239,7 @@ void hws__endpoint_opened(struct hws__endpoint *ep)
     }
     hws__endpoint_addresses(ep);
     if (ep->transports & HWS_TRANSPORT_TCP) {
-        hws__sockets_user_timeout(ep->uworker->efd, USER_TIMEOUT_MS);
+        hws__sockets_watch_peer(ep->uworker->efd, USER_TIMEOUT_MS);
     }
     if (ep->reason == HWS_REASON_LOCAL && ep->peer_host != 0 && ep->peer_host != hws__host_hash()) {
         ep->reason = HWS_REASON_REMOTE;

@@ -28,19 +28,32 @@ static void for_each_watched(int epfd, void (*fn)(int fd, unsigned arg), unsigne
     fclose(f);
 }
 
-static void limit(int fd, unsigned milliseconds)
+static int option(int fd, int name)
 {
-    int protocol = 0;
-    socklen_t length = sizeof protocol;
+    int value = 0;
+    socklen_t length = sizeof value;
 
-    if (getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) == 0 &&
-        protocol == IPPROTO_TCP) {
-        setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);
+    return getsockopt(fd, SOL_SOCKET, name, &value, &length) == 0 ? value : -1;
+}
+
+static void watch(int fd, unsigned milliseconds)
+{
+    const int on = 1, seconds = 1, probes = 2;
+
+    if (option(fd, SO_PROTOCOL) != IPPROTO_TCP) {
+        return;
+    }
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);
+    if (option(fd, SO_KEEPALIVE) == 0) {
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     }
 }
 
 /* A transport's own epoll set: its sockets are one level below the worker's. */
-static void limit_below(int fd, unsigned milliseconds)
+static void watch_below(int fd, unsigned milliseconds)
 {
     char path[48], target[32];
     ssize_t n;
@@ -50,14 +63,14 @@ static void limit_below(int fd, unsigned milliseconds)
     if (n > 0) {
         target[n] = '\0';
         if (strcmp(target, "anon_inode:[eventpoll]") == 0) {
-            for_each_watched(fd, limit, milliseconds);
+            for_each_watched(fd, watch, milliseconds);
         }
     }
 }
 
-void hws__sockets_user_timeout(int efd, unsigned milliseconds)
+void hws__sockets_watch_peer(int efd, unsigned milliseconds)
 {
-    for_each_watched(efd, limit_below, milliseconds);
+    for_each_watched(efd, watch_below, milliseconds);
 }
 
 static uint64_t inode_of(int fd)

@@ -8,11 +8,13 @@
 #include <stdint.h>
 
 /**
- * Give the data sockets of a UCX worker a limit for unacknowledged data, so that a cut link is
- * noticed while keepalive, which only runs on an idle connection, is silent.
- * @param efd  the event descriptor of the UCX worker
+ * Have the system notice a peer that is lost: give the data sockets of a UCX worker a limit for
+ * unacknowledged data, and keepalive (idle 1 s, interval 1 s, 2 probes) where UCX has set none: it
+ * does so at its own first look at a connection only, 20 s after the start.
+ * @param efd           the event descriptor of the UCX worker
+ * @param milliseconds  how long data may be unacknowledged
  */
-void hws__sockets_user_timeout(int efd, unsigned milliseconds);
+void hws__sockets_watch_peer(int efd, unsigned milliseconds);
 
 /** An accepted connection of a listening port. */
 struct hws__accepted {

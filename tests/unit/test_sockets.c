@@ -128,13 +128,48 @@ Test(sockets, a_descriptor_that_was_used_again_is_left_alone)
     close(client);
 }
 
-static unsigned user_timeout(int fd)
+static int tcp_option(int fd, int name)
 {
-    unsigned milliseconds = 0;
-    socklen_t length = sizeof milliseconds;
+    socklen_t length = sizeof(int);
+    int value = 0;
 
-    cr_assert_eq(getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, &length), 0);
-    return milliseconds;
+    cr_assert_eq(getsockopt(fd, IPPROTO_TCP, name, &value, &length), 0);
+    return value;
+}
+
+static int user_timeout(int fd)
+{
+    return tcp_option(fd, TCP_USER_TIMEOUT);
+}
+
+static int keepalive(int fd)
+{
+    socklen_t length = sizeof(int);
+    int value = 0;
+
+    cr_assert_eq(getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &value, &length), 0);
+    return value;
+}
+
+/* What UCX, by the user's configuration, has set is left as it is. */
+Test(sockets, keepalive_of_others_is_left_alone)
+{
+    const int on = 1, idle = 77;
+    int client, accepted = connect_one(&client);
+    int outer = epoll_create1(0), inner = epoll_create1(0);
+    struct epoll_event e = {.events = EPOLLIN};
+
+    setsockopt(accepted, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    setsockopt(accepted, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    cr_assert_eq(epoll_ctl(inner, EPOLL_CTL_ADD, accepted, &e), 0);
+    cr_assert_eq(epoll_ctl(outer, EPOLL_CTL_ADD, inner, &e), 0);
+    hws__sockets_watch_peer(outer, 1234);
+    cr_assert_eq(tcp_option(accepted, TCP_KEEPIDLE), 77);
+    cr_assert_eq(user_timeout(accepted), 1234);
+    close(inner);
+    close(outer);
+    close(client);
+    close(accepted);
 }
 
 /* UCX: the worker's epoll set watches the transports' ones, and these the sockets. */
@@ -149,13 +184,18 @@ Test(sockets, the_time_limit_reaches_the_tcp_sockets_of_a_worker)
     cr_assert_eq(epoll_ctl(inner, EPOLL_CTL_ADD, pipes[0], &e), 0);
     cr_assert_eq(epoll_ctl(outer, EPOLL_CTL_ADD, inner, &e), 0);
     cr_assert_eq(epoll_ctl(outer, EPOLL_CTL_ADD, pipes[0], &e), 0);
-    hws__sockets_user_timeout(outer, 1234);
+    hws__sockets_watch_peer(outer, 1234);
     cr_assert_eq(user_timeout(accepted), 1234);
     cr_assert_eq(user_timeout(client), 0, "others are left alone");
+    cr_assert_eq(tcp_option(accepted, TCP_KEEPIDLE), 1);
+    cr_assert_eq(tcp_option(accepted, TCP_KEEPINTVL), 1);
+    cr_assert_eq(tcp_option(accepted, TCP_KEEPCNT), 2);
+    cr_assert_eq(keepalive(accepted), 1);
+    cr_assert_eq(keepalive(client), 0);
     close(inner);
     close(outer);
-    hws__sockets_user_timeout(-1, 1);
-    hws__sockets_user_timeout(outer, 1);
+    hws__sockets_watch_peer(-1, 1);
+    hws__sockets_watch_peer(outer, 1);
     close(client);
     close(accepted);
 }
