@@ -1,5 +1,6 @@
 #include "address.h"
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,9 +53,11 @@ uint32_t hws__address_resolve(const char *host, uint16_t port, bool numeric, boo
     struct addrinfo *list, *a;
     char service[8];
     uint32_t n = 0;
+    int r;
 
     snprintf(service, sizeof service, "%u", (unsigned)port);
-    if (getaddrinfo(host, service, &hints, &list) != 0) {
+    if ((r = getaddrinfo(host, service, &hints, &list)) != 0) {
+        errno = r == EAI_MEMORY ? ENOMEM : 0;
         return 0;
     }
     if ((*out = calloc(ADDRESSES, sizeof **out)) != NULL) {
@@ -67,7 +70,11 @@ uint32_t hws__address_resolve(const char *host, uint16_t port, bool numeric, boo
             free(*out);
             *out = NULL;
         }
+        r = 0;
+    } else {
+        r = ENOMEM;
     }
     freeaddrinfo(list);
+    errno = r;
     return n;
 }

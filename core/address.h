@@ -18,7 +18,7 @@ socklen_t hws__address_length(const struct sockaddr_storage *a);
 /**
  * Resolve into a new array, at most 32 entries.
  * @param numeric  only if `host` is an address: never asks anybody
- * @return how many, 0 if there is none
+ * @return how many; 0 if there is none, or no memory (errno is ENOMEM then, else 0)
  */
 uint32_t hws__address_resolve(const char *host, uint16_t port, bool numeric, bool passive,
                               struct sockaddr_storage **out);

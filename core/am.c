@@ -219,15 +219,16 @@ int hws__am_step(struct hws__worker *w)
 
     for (; (n = hws__list_pop(&w->am_pending)) != NULL; done++) {
         struct hws__message *m = hws__container(n, struct hws__message, order_worker);
-        struct hws__am_handler *h = w->handlers[m->tag];
+        struct hws__am_handler *now = w->handlers[m->tag], copy, *h = &copy;
         const void *from = m->data;
         void *ours = m->memory;
 
-        if (h == NULL || (m->rndv && m->desc == NULL)) {
+        if (now == NULL || (m->rndv && m->desc == NULL)) {
             HWS__COUNT(w, am_dropped, 1);
             hws__message_release(m);
             continue;
         }
+        copy = *now; /* its allocator may replace the handler */
         if (!allocate(m, h)) {
             m->memory = ours;
             m->hooked = false;

@@ -34,8 +34,10 @@ static void op_command(struct hws__worker *w, void *arg)
         return;
     }
     if (op->stage == HWS__STAGE_ENDED) {
-        hws__op_unclaimed(op);
-        hws__op_release(op);
+        if (hws__op_claim(op, (hws_id)(uintptr_t)arg)) {
+            hws__op_unclaimed(op);
+            hws__op_release(op);
+        }
     } else {
         op->flags |= HWS_OP_DETACHED;
     }

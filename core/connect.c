@@ -13,6 +13,7 @@
 #include "time.h"
 #include "ucx_loader.h"
 #include "waddress.h"
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,7 @@ struct resolve_job {
     hws_id endpoint;
     struct sockaddr_storage *addresses;
     uint32_t count;
+    bool no_memory;
     uint16_t port;
     char host[256];
 };
@@ -38,6 +40,8 @@ static void resolved(struct hws__worker *w, void *arg)
     atomic_fetch_sub(&w->jobs, 1);
     if (ep == NULL || ep->phase != HWS__PHASE_RESOLVING || ep->failed) {
         free(j->addresses);
+    } else if (j->count == 0 && j->no_memory) {
+        hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory to resolve a name");
     } else if (j->count == 0) {
         hws__endpoint_fail(ep, HWS_E_RESOLVE, "\"%.64s\" does not resolve", j->host);
     } else {
@@ -53,6 +57,7 @@ static void run_resolve(struct hws__job *job)
     struct resolve_job *j = hws__container(job, struct resolve_job, job);
 
     j->count = hws__address_resolve(j->host, j->port, false, false, &j->addresses);
+    j->no_memory = j->count == 0 && errno == ENOMEM;
     while (!hws__command(j->worker, resolved, j)) {
         sched_yield();
     }
@@ -311,6 +316,9 @@ static int32_t fill(struct hws__endpoint *ep, const hws_endpoint_opts *o, const 
     }
     if (o->local_address != NULL) {
         if (hws__address_resolve(o->local_address, 0, true, false, &local) == 0) {
+            if (errno == ENOMEM) {
+                return hws__fail(HWS_E_NO_MEMORY, 0, "no memory for an address");
+            }
             return hws__fail(HWS_E_INVALID, 0, "local address \"%.64s\"", o->local_address);
         }
         ep->local = local[0];
@@ -359,7 +367,7 @@ int32_t hws_connect(hws_id worker, const char *host, uint16_t port,
         return r;
     }
     if ((ep = hws__endpoint_new(w)) == NULL) {
-        return hws__fail(HWS_E_NO_MEMORY, worker, "endpoint");
+        return hws__fail(hws__obj_missing(&hws__objects), worker, "no endpoint is free");
     }
     if ((r = fill(ep, &o, host, port)) < 0) {
         hws__obj_free(&hws__objects, &ep->obj);

@@ -242,7 +242,7 @@ int32_t hws_context_open(const hws_context_opts *opts, hws_id *out)
     c = (struct hws__context *)(void *)hws__obj_alloc(&hws__objects, HWS_KIND_CONTEXT, sizeof *c,
                                                       HWS__KEEP(struct hws__context, ucx));
     if (c == NULL) {
-        return hws__fail(HWS_E_NO_MEMORY, 0, "context");
+        return hws__fail(hws__obj_missing(&hws__objects), 0, "no context is free");
     }
     hws__list_init(&c->memories);
     if ((r = fill(c, &o)) < 0) {

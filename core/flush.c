@@ -110,6 +110,9 @@ static int32_t flush_run(struct hws__post *p)
 
         return hws__fail(r, p->source, "%s", p->ep->text[0] ? p->ep->text : hws_error_text(r));
     }
+    if (p->ep == NULL && w->closing) {
+        return hws__fail(HWS_E_CLOSING, p->source, "the worker is closing");
+    }
     if ((op = hws__op_take(p)) == NULL) {
         return HWS_E_TOO_MANY;
     }

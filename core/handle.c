@@ -103,6 +103,13 @@ struct hws__obj *hws__obj_alloc(struct hws__table *t, uint32_t kind, size_t size
     return o;
 }
 
+int32_t hws__obj_missing(const struct hws__table *t)
+{
+    return atomic_load_explicit(&t->used, memory_order_relaxed) >> t->slot_bits != 0
+               ? HWS_E_TOO_MANY
+               : HWS_E_NO_MEMORY;
+}
+
 hws_id hws__obj_publish(struct hws__table *t, struct hws__obj *o)
 {
     /* Generation 0 is never issued, so that a bare slot number is not an id. */

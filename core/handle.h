@@ -57,6 +57,8 @@ void hws__table_destroy(struct hws__table *t);
 struct hws__obj *hws__obj_alloc(struct hws__table *t, uint32_t kind, size_t size, size_t keep);
 /** What `keep` must be so that the members before `member` are kept. */
 #define HWS__KEEP(type, member) (offsetof(type, member) - sizeof(struct hws__obj))
+/** Why there is none: HWS_E_TOO_MANY if the slots are used up, else HWS_E_NO_MEMORY. */
+int32_t hws__obj_missing(const struct hws__table *t);
 hws_id hws__obj_publish(struct hws__table *t, struct hws__obj *o);
 /** Make the id stale. The memory stays untouched until hws__obj_free(). */
 void hws__obj_hide(struct hws__obj *o);

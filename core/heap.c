@@ -33,7 +33,7 @@ static void down(struct hws__worker *w, uint32_t i, struct hws__op *op)
     put(w, i, op);
 }
 
-bool hws__heap_add(struct hws__worker *w, struct hws__op *op)
+bool hws__heap_reserve(struct hws__worker *w)
 {
     if (w->heap_size == w->heap_room) {
         uint32_t room = w->heap_room == 0 ? 64 : 2 * w->heap_room;
@@ -44,6 +44,14 @@ bool hws__heap_add(struct hws__worker *w, struct hws__op *op)
         }
         w->heap = heap;
         w->heap_room = room;
+    }
+    return true;
+}
+
+bool hws__heap_add(struct hws__worker *w, struct hws__op *op)
+{
+    if (!hws__heap_reserve(w)) {
+        return false;
     }
     up(w, w->heap_size++, op);
     return true;

@@ -6,6 +6,8 @@
 
 #include "worker.h"
 
+/** Make room for one more, so that the next hws__heap_add() cannot fail. False: no memory. */
+bool hws__heap_reserve(struct hws__worker *w);
 /** Add with op->deadline set. False: no memory. */
 bool hws__heap_add(struct hws__worker *w, struct hws__op *op);
 void hws__heap_remove(struct hws__worker *w, struct hws__op *op);

@@ -9,6 +9,7 @@
 #include "progress.h"
 #include "strangers.h"
 #include "ucx_loader.h"
+#include <errno.h>
 #include <ifaddrs.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -258,6 +259,9 @@ static int32_t bind_to(struct hws__listener *l, const char *host, uint16_t port)
     uint32_t n = hws__address_resolve(host == NULL ? "0.0.0.0" : host, port, true, true, &list);
     int32_t r;
 
+    if (n == 0 && errno == ENOMEM) {
+        return hws__fail(HWS_E_NO_MEMORY, 0, "no memory for an address");
+    }
     if (n == 0) {
         return hws__fail(HWS_E_INVALID, 0, "\"%.64s\" is not an address", host);
     }
@@ -321,7 +325,7 @@ int32_t hws_listen(hws_id worker, const char *host, uint16_t port, const hws_lis
     l = (struct hws__listener *)(void *)hws__obj_alloc(&hws__objects, HWS_KIND_LISTENER, sizeof *l,
                                                        HWS__KEEP(struct hws__listener, ucx));
     if (l == NULL) {
-        return hws__fail(HWS_E_NO_MEMORY, worker, "listener");
+        return hws__fail(hws__obj_missing(&hws__objects), worker, "no listener is free");
     }
     l->worker = w;
     hws__list_init(&l->link);

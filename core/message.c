@@ -136,6 +136,7 @@ static void drop_memory(struct hws__message *m)
 void hws__message_release(struct hws__message *m)
 {
     hws__match_unwait(m);
+    hws__list_remove(&m->order_worker); /* of what is pending or dropped */
     hws__list_remove(&m->kept);
     hws__obj_hide(&m->obj);
     if (m->multi != NULL) {
@@ -151,5 +152,20 @@ void hws__message_release(struct hws__message *m)
         hws__obj_free(&hws__objects, &m->obj);
     } else {
         hws__list_append(&m->worker->free_messages[list_of(m->obj.kind)], &m->held);
+    }
+}
+
+void hws__message_drop(struct hws__message *m)
+{
+    hws__list_append(&m->worker->dropped, &m->order_worker);
+    m->worker->todo = true;
+}
+
+void hws__messages_drop(struct hws__worker *w)
+{
+    struct hws__list *n;
+
+    while ((n = hws__list_pop(&w->dropped)) != NULL) {
+        hws__message_release(hws__container(n, struct hws__message, order_worker));
     }
 }

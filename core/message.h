@@ -52,6 +52,13 @@ int hws__message_fill(struct hws__message *m, struct hws__uworker *u, void *data
                       uint64_t recv_attr);
 /** Give it back, with whatever it holds. Owner only. */
 void hws__message_release(struct hws__message *m);
+/**
+ * Release it once the sweep is over: UCX may be in the middle of handing its descriptor over. Owner
+ * only.
+ */
+void hws__message_drop(struct hws__message *m);
+/** Release what hws__message_drop() left. Owner only, outside UCX callbacks. */
+void hws__messages_drop(struct hws__worker *w);
 /** Receive a raw endpoint's message into nothing (raw.c). */
 void hws__raw_drop(struct hws__message *m);
 /** Give the descriptors of a UCX worker back that is about to be destroyed. */

@@ -19,6 +19,7 @@ static _Atomic uint32_t used_chunks;
 static uint32_t chunk_limit = CHUNKS;
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER; /* LOCK: leaf */
 static struct hws__op *pool;
+static _Atomic bool pool_short; /* somebody went away without */
 
 /* A chunk of new operations on the pool's list. Called with the lock held. */
 static bool pool_grow(void)
@@ -73,6 +74,7 @@ struct hws__op *hws__op_pool_take(void)
         op = pool;
         pool = op->next;
     }
+    atomic_store_explicit(&pool_short, op == NULL, memory_order_relaxed);
     pthread_mutex_unlock(&pool_lock);
     if (op != NULL) {
         op->pooled = true;
@@ -103,6 +105,11 @@ static void refill(struct hws__worker *w)
         }
     }
     pthread_mutex_unlock(&pool_lock);
+}
+
+bool hws__op_short(void)
+{
+    return atomic_load_explicit(&pool_short, memory_order_relaxed);
 }
 
 void hws__op_drain(struct hws__worker *w)

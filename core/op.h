@@ -142,10 +142,21 @@ struct hws__op *hws__op_take(struct hws__post *p);
 struct hws__op *hws__op_peek(struct hws__post *p);
 /** An operation of the pool, for submissions and commands. Any thread. */
 struct hws__op *hws__op_pool_take(void);
+/**
+ * Claim the result of an ended operation that nobody is told of: true for one of all who try. The
+ * id is stale then, and the operation the caller's until hws__op_release(). Any thread.
+ */
+static inline bool hws__op_claim(struct hws__op *op, hws_id id)
+{
+    return atomic_compare_exchange_strong_explicit(&op->id, &id, 0, memory_order_acq_rel,
+                                                   memory_order_relaxed);
+}
 /** Give an operation back; its id is stale at once. Owner, or any thread for pooled ones. */
 void hws__op_release(struct hws__op *op);
 /** Give back from a thread that does not own the worker. */
 void hws__op_release_any(struct hws__op *op);
+/** Whether the pool had none for the last who asked: workers give back what they keep. */
+bool hws__op_short(void);
 /** Give the worker's free operations back to the pool. Owner only. */
 void hws__op_drain(struct hws__worker *w);
 /** Set what the final event needs, and the id: for operations that do not go through a posting. */

@@ -108,10 +108,23 @@ static int32_t keep(struct hws__op *op, struct hws__post *p)
     return HWS_OK;
 }
 
+/* The worker has ended meanwhile: perhaps nobody else will ever look at what was submitted to it. */
+static void run_late(struct hws__worker *w)
+{
+    bool nested = hws__own(w);
+
+    if (atomic_load(&w->obj.id) == 0) {
+        hws__submissions_run(w);
+        hws__deliver(w);
+    }
+    hws__disown(w, nested);
+}
+
 /* Hand the posting to the thread that owns the worker. */
 static int32_t submit(struct hws__post *p, hws_id *out)
 {
     struct hws__op *op = hws__op_pool_take();
+    struct hws__worker *w = p->worker;
     struct submission *s;
     int32_t r;
 
@@ -134,7 +147,11 @@ static int32_t submit(struct hws__post *p, hws_id *out)
     if (out != NULL) {
         *out = atomic_load_explicit(&op->id, memory_order_relaxed);
     }
-    hws__submit(p->worker, op);
+    hws__submit(w, op);
+    /* ORDER: seq_cst, pairs with the fence in hws__worker_ended(). */
+    if (__builtin_expect(atomic_load(&w->obj.id) == 0, 0) && atomic_load(&w->submissions) != NULL) {
+        run_late(w);
+    }
     return HWS_OK;
 }
 

@@ -168,6 +168,7 @@ static int finish_sweep(struct hws__worker *w)
     if (!hws__list_empty(&w->am_pending)) {
         done += hws__am_step(w);
     }
+    hws__messages_drop(w);
     if (!hws__list_empty(&w->multi_pending)) {
         done += hws__multi_step(w);
     }
@@ -304,6 +305,9 @@ int hws__slow(struct hws__worker *w)
     cool_idle(w);
     if (w->heap_size != 0) {
         hws__op_expire(w, now);
+    }
+    if (hws__op_short()) {
+        hws__op_drain(w);
     }
     done += step_all(w, now);
     if (!hws__list_empty(&w->attention)) {

@@ -47,10 +47,11 @@ int32_t hws_queue_open(const hws_queue_opts *opts, hws_id *out)
     }
     q = (struct hws__queue *)hws__obj_alloc(&hws__objects, HWS_KIND_QUEUE, sizeof *q,
                                             HWS__KEEP(struct hws__queue, ring));
-    if (q == NULL || (q->ring = malloc(size * sizeof *q->ring)) == NULL) {
-        if (q != NULL) {
-            hws__obj_free(&hws__objects, &q->obj);
-        }
+    if (q == NULL) {
+        return hws__fail(hws__obj_missing(&hws__objects), 0, "no queue is free");
+    }
+    if ((q->ring = malloc(size * sizeof *q->ring)) == NULL) {
+        hws__obj_free(&hws__objects, &q->obj);
         return hws__fail(HWS_E_NO_MEMORY, 0, "queue of %u events", size);
     }
     q->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -60,7 +60,7 @@ void hws__emit(struct hws__worker *w, const struct hws__sink *sink, const hws_ev
                 ? message
                 : hws__obj_find(&hws__objects, ((const hws_am_detail *)e.detail)->buffer);
         if (m != NULL) {
-            hws__message_release(m);
+            hws__message_drop(m);
         }
     }
 }

@@ -75,7 +75,9 @@ int32_t hws__message_to(struct hws__post *p, struct hws__message *m)
     if (m->raw) {
         return hws__raw_message_to(p, m);
     }
-    if (!m->rndv) {
+    if (!m->rndv && m->data == NULL && m->length != 0) {
+        r = hws__fail(HWS_E_CONNECTION_RESET, p->source, "the data was at a peer that is gone");
+    } else if (!m->rndv) {
         r = copy_out(p, m->data, m->length);
     } else if (m->length > hws__bytes(p->buffer, p->length, p->opts->flags)) {
         p->done_length = m->length;
@@ -277,6 +279,9 @@ static int32_t recv_run(struct hws__post *p)
     }
     if (ep == NULL && w->raw_count != 0 && (m = hws__raw_probe_all(w, p->tag, p->mask)) != NULL) {
         return hws__message_to(p, m);
+    }
+    if (ep == NULL && w->closing) {
+        return hws__fail(HWS_E_CLOSING, p->source, "the worker is closing");
     }
     if (ep != NULL && !ep->open) {
         int32_t r = hws__endpoint_check(ep);

@@ -7,9 +7,15 @@
 
 static int32_t task_run(struct hws__post *p)
 {
-    struct hws__op *op = hws__op_take(p);
+    struct hws__op *op;
 
-    if (op == NULL) {
+    if (p->worker->closing) {
+        return hws__fail(HWS_E_CLOSING, p->source, "the worker is closing");
+    }
+    if (!hws__heap_reserve(p->worker)) {
+        return hws__fail(HWS_E_NO_MEMORY, p->source, "no memory for a task's time");
+    }
+    if ((op = hws__op_take(p)) == NULL) {
         return HWS_E_TOO_MANY;
     }
     op->stage = HWS__STAGE_OWN;
@@ -18,9 +24,7 @@ static int32_t task_run(struct hws__post *p)
     op->period = p->mask;
     op->length = 0;
     op->deadline = hws__deadline(hws__now(), op->period);
-    if (!hws__heap_add(op->worker, op)) {
-        op->heap = 0;
-    }
+    hws__heap_add(op->worker, op);
     op->worker->tick = HWS__TICK; /* the slow checks are due: they run it */
     return HWS_OK;
 }

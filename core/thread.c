@@ -63,7 +63,6 @@ static void work(struct hws__worker *w)
 static void *loop(void *arg)
 {
     struct hws__worker *w = arg;
-    hws_id id = w->obj.id;
     uint32_t looks = 0, seen = 0;
     char name[16];
 
@@ -86,7 +85,7 @@ static void *loop(void *arg)
     }
     /* Whoever closed the worker may still be inside it: ownership is the last thing to get. */
     hws__own(w);
-    hws__worker_ended(w, id);
+    hws__worker_ended(w, w->thread_of);
     hws__own_release(w);
     return NULL;
 }
@@ -104,7 +103,19 @@ static void set_cpus(pthread_attr_t *attr, const struct hws__worker *w)
     pthread_attr_setaffinity_np(attr, sizeof set, &set);
 }
 
-int32_t hws__thread_start(struct hws__worker *w)
+/* There is no thread: the worker is closed; if somebody else has done that meanwhile, it ends here. */
+static void without_thread(struct hws__worker *w, hws_id id)
+{
+    hws__own(w);
+    w->thread_running = false;
+    if (atomic_load(&w->obj.id) == 0) {
+        hws__worker_ended(w, id);
+    }
+    hws__own_release(w);
+    (void)hws__worker_close(id);
+}
+
+int32_t hws__thread_start(struct hws__worker *w, hws_id id)
 {
     pthread_attr_t attr;
     sigset_t all, old;
@@ -117,14 +128,12 @@ int32_t hws__thread_start(struct hws__worker *w)
     }
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    w->thread_running = true;
     err = pthread_create(&w->thread, &attr, loop, w);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attr);
     if (err != 0) {
-        w->thread_running = false;
-        hws__worker_close(w->obj.id);
-        return hws__fail_errno(err, w->obj.id, "progress thread: %s", strerror(err));
+        without_thread(w, id);
+        return hws__fail_errno(err, id, "progress thread: %s", strerror(err));
     }
     return HWS_OK;
 }

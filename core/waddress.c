@@ -234,7 +234,7 @@ int32_t hws_connect_address(hws_id worker, const void *address, uint64_t length,
         return hws__fail(HWS_E_INVALID, worker, "flags %#x, or a local address", o.flags);
     }
     if ((ep = hws__endpoint_new(w)) == NULL) {
-        return hws__fail(HWS_E_NO_MEMORY, worker, "endpoint");
+        return hws__fail(hws__obj_missing(&hws__objects), worker, "no endpoint is free");
     }
     ep->tcp = ep->tcp_only = true;
     ep->reason = HWS_REASON_ADDRESS;

@@ -13,14 +13,18 @@ struct wait {
     uint64_t end; /* the deadline */
     struct hws__op *op;
     struct hws__op **ops;
+    hws_id id;         /* of the operation, or of the worker */
+    const hws_id *ids; /* of the operations */
     uint32_t count, mode;
     uint64_t done;  /* hws_worker_wait(): how much was done */
     uint32_t pokes; /* hws_worker_wait(): of the worker when it began */
 };
 
-static bool op_ended(const struct hws__op *op)
+/* Also when somebody else has taken the result: hws__op_claim() tells. */
+static bool op_ended(const struct hws__op *op, hws_id id)
 {
-    return atomic_load_explicit(&op->done, memory_order_acquire) == HWS__ENDED;
+    return atomic_load_explicit(&op->done, memory_order_acquire) == HWS__ENDED ||
+           atomic_load_explicit(&op->id, memory_order_relaxed) != id;
 }
 
 /* Progress as the owner until it is over, late, or somebody needs the worker. False: late. */
@@ -146,26 +150,32 @@ static void wait_run(struct wait *t, uint64_t timeout_ns)
 
 static _Thread_local char detail_text[96];
 
-/* The final event; its text is copied, so that it outlives the operation. */
-static void result(const struct hws__op *op, hws_event *event)
+/* The final event of a claimed operation; its text is copied, so that it outlives it. */
+static void result(const struct hws__op *op, hws_id id, hws_event *event)
 {
     if (op->detail != NULL) {
         snprintf(detail_text, sizeof detail_text, "%s", op->detail);
     }
     if (event != NULL) {
         hws__op_event(op, event);
+        event->op = id;
         if (op->detail != NULL) {
             event->detail = detail_text;
         }
     }
 }
 
-/* Take the result of an ended operation; its id is stale then. */
-static void take(struct hws__op *op, hws_event *event)
+/* Take the result of an ended operation: its status. False: somebody else was faster. */
+static bool take(struct hws__op *op, hws_id id, hws_event *event, int32_t *status)
 {
-    struct hws__worker *w = op->worker;
+    struct hws__worker *w;
 
-    result(op, event);
+    if (!hws__op_claim(op, id)) {
+        return false;
+    }
+    w = op->worker;
+    *status = op->status;
+    result(op, id, event);
     if (event == NULL && op->record != NULL && op->status >= 0) {
         bool nested = hws__own(w);
 
@@ -178,6 +188,7 @@ static void take(struct hws__op *op, hws_event *event)
     } else {
         hws__op_release_any(op);
     }
+    return true;
 }
 
 /* The operation of an id, if it can be waited for. */
@@ -199,29 +210,30 @@ static struct hws__op *waitable(hws_id id, int32_t *error)
 
 static bool one_over(struct wait *t)
 {
-    return op_ended(t->op);
+    return op_ended(t->op, t->id);
 }
 
 /* Sweeps of the first, quick part of a wait: a few microseconds without a look at the clock. */
 #define QUICK 256
 
 /* Progress as the owner for a short time; true if the operation ended: its result is taken. */
-static bool wait_quick(struct hws__op *op, hws_event *event, int32_t *status)
+static bool wait_quick(struct hws__op *op, hws_id id, hws_event *event, int32_t *status)
 {
     struct hws__worker *w = op->worker;
-    bool ended = op_ended(op);
+    bool ended = op_ended(op, id);
 
     if (!hws__own_try(w)) {
         return false;
     }
     for (int i = 0; i < QUICK && !ended; i++) {
         hws__progress(w);
-        ended = op_ended(op);
+        ended = op_ended(op, id);
     }
+    ended = ended && hws__op_claim(op, id);
     if (ended) {
         *status = op->status;
         if (event != NULL || op->status < 0) {
-            result(op, event);
+            result(op, id, event);
         }
         hws__op_release(op);
     }
@@ -237,7 +249,7 @@ static int32_t outcome(hws_id id, int32_t status, hws_event *event)
 
 int32_t hws_wait(hws_id id, uint64_t timeout_ns, hws_event *event)
 {
-    struct wait t = {.over = one_over};
+    struct wait t = {.over = one_over, .id = id};
     int32_t r = HWS_OK;
 
     HWS__ENTER();
@@ -246,19 +258,17 @@ int32_t hws_wait(hws_id id, uint64_t timeout_ns, hws_event *event)
     }
     if (timeout_ns != 0 &&
         atomic_load_explicit(&t.op->worker->waiters, memory_order_relaxed) == 0 &&
-        wait_quick(t.op, event, &r)) {
+        wait_quick(t.op, id, event, &r)) {
         return outcome(id, r, event);
     }
     t.worker = t.op->worker;
-    if (!op_ended(t.op)) {
+    if (!one_over(&t)) {
         wait_run(&t, timeout_ns);
     }
-    if (!op_ended(t.op)) {
+    if (!one_over(&t)) {
         return hws__fail(HWS_E_TIMED_OUT, id, "the operation goes on");
     }
-    r = t.op->status;
-    take(t.op, event);
-    return outcome(id, r, event);
+    return take(t.op, id, event, &r) ? outcome(id, r, event) : hws__op_id_error(id);
 }
 
 static bool many_over(struct wait *t)
@@ -268,7 +278,7 @@ static bool many_over(struct wait *t)
     for (uint32_t i = 0; i < t->count; i++) {
         if (t->ops[i] != NULL) {
             live++;
-            ended += op_ended(t->ops[i]);
+            ended += op_ended(t->ops[i], t->ids[i]);
         }
     }
     return t->mode == HWS_WAIT_ANY ? ended != 0 || live == 0 : ended == live;
@@ -301,16 +311,24 @@ static int32_t resolve(struct wait *t, const hws_id *ids)
 static int32_t take_many(struct wait *t, hws_id *ids, hws_event *events)
 {
     uint32_t n = 0, live = 0;
+    int32_t status;
 
     for (uint32_t i = 0; i < t->count; i++) {
+        hws_event *event = events != NULL ? &events[i] : NULL;
+
         if (t->ops[i] == NULL) {
             continue;
         }
-        if (!op_ended(t->ops[i])) {
+        if (!op_ended(t->ops[i], ids[i])) {
             live++;
             continue;
         }
-        take(t->ops[i], events != NULL ? &events[i] : NULL);
+        if (!take(t->ops[i], ids[i], event, &status) && event != NULL) {
+            *event = (hws_event){.size = sizeof *event,
+                                 .op = ids[i],
+                                 .status = HWS_E_STALE,
+                                 .detail = hws_error_text(HWS_E_STALE)};
+        }
         ids[i] = 0;
         n++;
     }
@@ -324,7 +342,7 @@ int32_t hws_wait_many(hws_id *ops, uint32_t count, uint32_t mode, uint64_t timeo
                       hws_event *events)
 {
     struct hws__op *resolved[MANY];
-    struct wait t = {.over = many_over, .ops = resolved, .count = count, .mode = mode};
+    struct wait t = {.over = many_over, .ops = resolved, .ids = ops, .count = count, .mode = mode};
     int32_t r;
 
     HWS__ENTER();
@@ -349,12 +367,13 @@ int32_t hws_wait_many(hws_id *ops, uint32_t count, uint32_t mode, uint64_t timeo
 
 static bool worked(struct wait *t)
 {
-    return t->done != 0 || atomic_load(&t->worker->pokes) != t->pokes;
+    return t->done != 0 || atomic_load(&t->worker->pokes) != t->pokes ||
+           atomic_load_explicit(&t->worker->obj.id, memory_order_relaxed) != t->id;
 }
 
 int32_t hws_worker_wait(hws_id id, uint64_t timeout_ns)
 {
-    struct wait t = {.over = worked};
+    struct wait t = {.over = worked, .id = id};
     int32_t r = HWS_OK;
 
     HWS__ENTER();
@@ -366,5 +385,8 @@ int32_t hws_worker_wait(hws_id id, uint64_t timeout_ns)
     }
     t.pokes = atomic_load(&t.worker->pokes);
     wait_run(&t, timeout_ns);
+    if (t.done == 0 && atomic_load(&t.worker->obj.id) != id) {
+        return hws__id_error(&hws__objects, id, HWS_KIND_WORKER);
+    }
     return t.done > INT32_MAX ? INT32_MAX : (int32_t)t.done;
 }

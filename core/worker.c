@@ -39,6 +39,7 @@ static void init_lists(struct hws__worker *w)
                                  &w->free_messages[0],
                                  &w->free_messages[1],
                                  &w->am_pending,
+                                 &w->dropped,
                                  &w->multi_pending,
                                  &w->free_multis,
                                  &w->kept,
@@ -167,6 +168,10 @@ static struct hws__worker *own_memory(void)
     while (!hws__own_try(w)) {
         sched_yield(); /* the last owner of this memory is on its way out */
     }
+    if (atomic_load(&w->submissions) != NULL) {
+        hws__submissions_run(w); /* of the last worker: they end as stale */
+        hws__deliver(w);
+    }
     hws__op_drain(w);
     memset((char *)(&w->obj + 1) + HWS__KEEP(struct hws__worker, signalled), 0,
            sizeof *w - offsetof(struct hws__worker, signalled));
@@ -203,7 +208,7 @@ int32_t hws_worker_open(hws_id context, const hws_worker_opts *opts, hws_id *out
     }
     if ((w = own_memory()) == NULL) {
         hws__context_worker_gone(c, 0);
-        return hws__fail(HWS_E_NO_MEMORY, context, "worker");
+        return hws__fail(hws__obj_missing(&hws__objects), context, "no worker is free");
     }
     w->context = c;
     init_lists(w);
@@ -219,8 +224,10 @@ int32_t hws_worker_open(hws_id context, const hws_worker_opts *opts, hws_id *out
     }
     *out = id;
     hws__sink_feed(&w->sink, id);
+    w->thread_running = w->mode >= HWS_PROGRESS_THREAD;
+    w->thread_of = id;
     hws__own_release(w);
-    return w->mode >= HWS_PROGRESS_THREAD ? hws__thread_start(w) : HWS_OK;
+    return w->mode >= HWS_PROGRESS_THREAD ? hws__thread_start(w, id) : HWS_OK;
 }
 
 static void close_command(struct hws__worker *w, void *arg)
@@ -287,6 +294,7 @@ static void end_ops(struct hws__worker *w)
 /* Messages that nobody received, and buffers that nobody closed: they end with their worker. */
 static void drop_messages(struct hws__worker *w)
 {
+    hws__messages_drop(w);
     while (!hws__list_empty(&w->kept)) {
         hws__message_release(hws__container(w->kept.next, struct hws__message, kept));
     }

@@ -72,6 +72,7 @@ struct hws__worker {
     struct hws__list ops; /* operations without an endpoint */
     struct hws__list free_messages[2];
     struct hws__list am_pending; /* messages that need memory or fetching, by order_worker */
+    struct hws__list dropped;    /* messages to release after the sweep, by order_worker */
     struct hws__list kept;       /* messages and buffers that the user holds */
     struct hws__scope scope;
     struct hws__scope multi_scope;  /* of multi-buffer messages */
@@ -121,7 +122,8 @@ struct hws__worker {
     _Atomic uint32_t jobs;  /* background jobs that will come back */
 
     pthread_t thread;
-    bool thread_running;
+    bool thread_running; /* or about to: the thread ends the worker, see hws__worker_ended() */
+    hws_id thread_of;    /* the worker's id, also when it is gone already */
     _Atomic uint32_t thread_stop;
     _Atomic uint32_t thread_parked; /* futex: the progress thread leaves the work to others */
     void (*thread_start)(void *);
@@ -141,6 +143,6 @@ bool hws__worker_step(struct hws__worker *w);
 /** Free what a closed worker leaves, under ownership: the last step. */
 void hws__worker_ended(struct hws__worker *w, hws_id id);
 /** The progress thread (thread.c). */
-int32_t hws__thread_start(struct hws__worker *w);
+int32_t hws__thread_start(struct hws__worker *w, hws_id id);
 
 #endif

@@ -1,0 +1,162 @@
+/*
+ * The ends of the tables: no slot for an operation, none for an object. Every call says so by its
+ * code, nothing that is open suffers, and all goes on once slots are free again.
+ *
+ * INTERNAL
+ */
+#include "support/cases.h"
+#include "support/pair.h"
+
+#include "handle.h"
+#include "op.h"
+
+#include <stdlib.h>
+
+#define SLOTS 512u /* the smallest number that two workers can share: each takes 256 at a time */
+
+static void check_last(int32_t code)
+{
+    hws_error e = {.struct_size = sizeof e};
+
+    CHECK_OK(hws_last_error(&e));
+    CHECK_EQ(e.code, code);
+}
+
+static void echo(t_pair *pair)
+{
+    uint64_t out = 5, in = 0;
+    hws_id send = 0, receive = 0;
+
+    CHECK_OK(hws_tag_recv(pair->endpoint[1], &in, 8, 1, UINT64_MAX, NULL, &receive));
+    CHECK_OK(hws_tag_send(pair->endpoint[0], &out, 8, 1, NULL, &send));
+    WAIT_OK(pair, send);
+    WAIT_OK(pair, receive);
+    CHECK_EQ(in, 5);
+}
+
+CASE_BOTH(operations)
+{
+    t_pair_opts opts = {.endpoint_flags = flags};
+    static uint64_t in[SLOTS], out = 7;
+    static hws_id posted[SLOTS];
+    uint32_t count = 0;
+    t_pair pair;
+    hws_id op, id = 0;
+    int32_t r;
+
+    t_pair_open(&pair, &opts);
+    hws__op_limit(SLOTS);
+    while ((r = hws_tag_recv(pair.worker[1], &in[count], 8, 100 + count, UINT64_MAX, NULL, &op)) ==
+           HWS_OK) {
+        CHECK(count < SLOTS - 1);
+        posted[count++] = op;
+    }
+    CHECK_EQ(r, HWS_E_TOO_MANY);
+    check_last(HWS_E_TOO_MANY);
+    CHECK(count >= 200);
+    /* Whatever needs an operation says the same; what needs none works. */
+    CHECK_CODE(hws_stream_recv(pair.endpoint[1], &in[count], 8, NULL, &op), HWS_E_TOO_MANY);
+    CHECK_CODE(hws_flush(pair.endpoint[1], NULL, &op), HWS_E_TOO_MANY);
+    CHECK_CODE(hws_connect(pair.worker[1], "127.0.0.1", pair.port, NULL, NULL, &id, &op),
+               HWS_E_TOO_MANY);
+    CHECK_EQ(hws_kind(pair.endpoint[1]), HWS_KIND_ENDPOINT);
+    CHECK_CODE(hws_tag_probe(pair.endpoint[1], 1, 0, NULL, NULL), HWS_E_NOT_FOUND);
+    /* A message finds its receive all the same, and gives its slot back. */
+    out = 7;
+    hws_op_opts inlined = {.struct_size = sizeof inlined, .flags = HWS_OP_INLINE};
+    CHECK((r = hws_tag_send(pair.endpoint[0], &out, 8, 100, &inlined, &op)) >= 0);
+    if (r == HWS_OK) {
+        WAIT_OK(&pair, op);
+    }
+    WAIT_OK(&pair, posted[0]);
+    CHECK_EQ(in[0], 7);
+    CHECK_OK(hws_tag_recv(pair.worker[1], &in[0], 8, 100, UINT64_MAX, NULL, &posted[0]));
+    CHECK_CODE(hws_tag_recv(pair.worker[1], &in[count], 8, 99, UINT64_MAX, NULL, &op),
+               HWS_E_TOO_MANY);
+    for (uint32_t i = 0; i < count; i++) {
+        CHECK_OK(hws_cancel(posted[i]));
+        CHECK_EQ(WAIT(&pair, posted[i]).status, HWS_E_CANCELED);
+    }
+    echo(&pair);
+    t_pair_close(&pair);
+}
+
+CASE(operations_at_the_end_of_a_context)
+{
+    static uint64_t in[SLOTS];
+    uint32_t count = 0;
+    t_pair pair;
+    hws_id op;
+
+    t_pair_open(&pair, NULL);
+    hws__op_limit(SLOTS);
+    while (hws_tag_recv(pair.worker[1], &in[count], 8, 1, UINT64_MAX, NULL, &op) == HWS_OK) {
+        count++;
+    }
+    t_pair_close(&pair); /* needs no operation that is not there */
+}
+
+/* A table of 64 slots in place of the real one. */
+static void small_table(void)
+{
+    hws_id any;
+
+    CHECK_OK(hws_queue_open(NULL, &any));
+    CHECK_OK(hws_close(any));
+    hws__table_destroy(&hws__objects);
+    CHECK_OK(hws__table_init(&hws__objects, 21, 6));
+}
+
+CASE(objects)
+{
+    hws_id queues[64], any = 0;
+    uint32_t count = 0;
+    t_pair pair;
+    int32_t r;
+
+    small_table();
+    t_pair_open(&pair, NULL);
+    while ((r = hws_queue_open(NULL, &queues[count])) == HWS_OK) {
+        CHECK(++count < 64);
+    }
+    CHECK_EQ(r, HWS_E_TOO_MANY);
+    check_last(HWS_E_TOO_MANY);
+    CHECK_CODE(hws_context_open(NULL, &any), HWS_E_TOO_MANY);
+    CHECK_CODE(hws_worker_open(pair.context, NULL, &any), HWS_E_TOO_MANY);
+    CHECK_CODE(hws_listen(pair.worker[0], "127.0.0.1", 0, NULL, &any), HWS_E_TOO_MANY);
+    CHECK_CODE(hws_connect(pair.worker[0], "127.0.0.1", 1, NULL, NULL, &any, &any), HWS_E_TOO_MANY);
+    echo(&pair); /* received at once, or kept: the table is not asked */
+    for (uint32_t i = 0; i < count; i++) {
+        CHECK_OK(hws_close(queues[i]));
+    }
+    CHECK_OK(hws_queue_open(NULL, &queues[0]));
+    CHECK_OK(hws_close(queues[0]));
+    t_pair_close(&pair);
+}
+
+/* Another peer dials a listener that has no slot for its endpoint: it is turned away. */
+CASE(objects_of_a_listener)
+{
+    hws_id queues[64], client = 0, op = 0;
+    uint32_t count = 0;
+    t_pair pair;
+
+    small_table();
+    t_pair_open(&pair, NULL);
+    while (hws_queue_open(NULL, &queues[count]) == HWS_OK) {
+        count++;
+    }
+    CHECK_OK(hws_close(queues[--count]));
+    /* A slot stays with its kind: only the endpoint that was closed can come back. */
+    CHECK_OK(hws_close(pair.endpoint[0]));
+    UNTIL(&pair, hws_kind(pair.endpoint[0]) < 0);
+    hws_op_opts opts = {.struct_size = sizeof opts, .timeout_ns = 5 * T_SECOND};
+    CHECK_OK(hws_connect(pair.worker[0], "127.0.0.1", pair.port, NULL, &opts, &client, &op));
+    CHECK(WAIT(&pair, op).status < 0);
+    for (uint32_t i = 0; i < count; i++) {
+        CHECK_OK(hws_close(queues[i]));
+    }
+    t_pair_close(&pair);
+}
+
+CASES_MAIN
