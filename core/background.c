@@ -16,7 +16,7 @@ void hws__background_init(struct hws__background *b)
     b->started = b->stop = false;
 }
 
-/* The first job that is due (all are, at the end); else the time of the next one. Called with the lock held. */
+/* The first job that is due (all are, at the end); else the time of the next one. With the lock. */
 static struct hws__job *next_job(struct hws__background *b, uint64_t *next)
 {
     uint64_t now = hws__now();

@@ -164,7 +164,7 @@ void hws__op_prepare(struct hws__op *op, const struct hws__post *p);
 /** The operation named by `id`, or null. */
 struct hws__op *hws__op_find(hws_id id);
 int32_t hws__op_id_error(hws_id id);
-/** Give out so many slots at most, a multiple of 256: for tests of what happens when they run out. */
+/** Give out so many slots at most, a multiple of 256: for tests of what happens without one. */
 void hws__op_limit(uint32_t slots);
 
 /** End an operation: the one place where final events are made. Owner only. */

@@ -108,7 +108,7 @@ static int32_t keep(struct hws__op *op, struct hws__post *p)
     return HWS_OK;
 }
 
-/* The worker has ended meanwhile: perhaps nobody else will ever look at what was submitted to it. */
+/* The worker has ended meanwhile: perhaps nobody else will ever look at its submissions. */
 static void run_late(struct hws__worker *w)
 {
     bool nested = hws__own(w);

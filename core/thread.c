@@ -103,7 +103,7 @@ static void set_cpus(pthread_attr_t *attr, const struct hws__worker *w)
     pthread_attr_setaffinity_np(attr, sizeof set, &set);
 }
 
-/* There is no thread: the worker is closed; if somebody else has done that meanwhile, it ends here. */
+/* There is no thread: the worker is closed; if somebody has done that meanwhile, it ends here. */
 static void without_thread(struct hws__worker *w, hws_id id)
 {
     hws__own(w);

@@ -355,7 +355,8 @@ HWS_API int32_t hws_context_open(const hws_context_opts *opts, hws_id *out);
  * completed by a flush until the deadline of the endpoint, then aborted. The object's CLOSED event
  * is its last. Calling it again on an object that is being closed gives 0.
  * @return 0, HWS_E_STALE if it is gone, HWS_E_BAD_ID
- * @thread any  @blocks no  @owns buffers of pending operations stay the library's until their final event
+ * @thread any  @blocks no
+ * @owns buffers of pending operations stay the library's until their final event
  * @since 0.1  @ucx ucp_ep_close_nbx, ucp_listener_destroy, ucp_worker_destroy, ucp_cleanup
  */
 HWS_API int32_t hws_close(hws_id id);
@@ -426,7 +427,7 @@ typedef struct hws_worker_opts {
  * @param context   a context
  * @param opts      nullable: manual mode
  * @param[out] out  the id
- * @return 0, or an error
+ * @return 0, HWS_E_TOO_MANY (256 workers a context), HWS_E_CLOSING, or another error
  * @thread any  @blocks for milliseconds  @owns copies everything in opts  @since 0.1
  * @ucx ucp_worker_create
  */
@@ -434,7 +435,8 @@ HWS_API int32_t hws_worker_open(hws_id context, const hws_worker_opts *opts, hws
 
 /**
  * Make progress once: network, submissions of other threads, deadlines; deliver what is ready.
- * @return how much was done (0: nothing), HWS_E_BUSY if another thread is at it
+ * @return how much was done (0: nothing), HWS_E_BUSY if another thread is at it, HWS_E_DEADLOCK in a
+ *         callback
  * @thread outside  @blocks no  @owns nothing  @since 0.1  @ucx ucp_worker_progress
  */
 HWS_API int32_t hws_worker_progress(hws_id worker);
@@ -451,14 +453,15 @@ HWS_API int32_t hws_worker_fd(hws_id worker, int32_t *fd);
 /**
  * Prepare the descriptor: after 0 it becomes readable at the next work; after HWS_E_BUSY there is
  * work already: call hws_worker_progress() until 0 and arm again.
- * @return 0, HWS_E_BUSY
+ * @return 0, HWS_E_BUSY, HWS_E_MODE where there is no descriptor, HWS_E_DEADLOCK in a callback
  * @thread outside  @blocks no  @owns nothing  @since 0.1  @ucx ucp_worker_arm
  */
 HWS_API int32_t hws_worker_arm(hws_id worker);
 
 /**
  * Make progress until something was delivered or the time is over; sleeps when idle.
- * @return how much was done, 0 after timeout_ns
+ * @return how much was done, 0 after timeout_ns, HWS_E_STALE if the worker is closed meanwhile,
+ *         HWS_E_DEADLOCK in a callback
  * @thread outside  @blocks up to timeout_ns  @owns nothing  @since 0.1
  */
 HWS_API int32_t hws_worker_wait(hws_id worker, uint64_t timeout_ns);
@@ -674,7 +677,8 @@ HWS_API int32_t hws_cancel(hws_id op);
 
 /**
  * Wait for an operation that has neither callback nor queue, making progress meanwhile, and take
- * its result; the id is stale then.
+ * its result; the id is stale then. Of several who wait for one operation one gets the result, the
+ * others HWS_E_STALE.
  * @param timeout_ns  0: only look
  * @param[out] event  the final event; nullable
  * @return 0 (the operation ended: see event->status; without `event` its negative status is
@@ -709,8 +713,8 @@ typedef struct hws_queue_opts {
  * Open a completion queue: events for one consumer, taken in batches on its own thread.
  * Overflow: an operation reserves its place when it is posted (HWS_E_QUEUE_FULL if there is none),
  * so its event always fits; events that nobody posted (arrived messages, peers) use what is free
- * and then memory, counted in hws_stats.queue_overflows. No event is ever dropped.
- * @return 0, HWS_E_NO_MEMORY
+ * and then memory, counted in hws_stats.queue_overflows. No event is dropped while there is memory.
+ * @return 0, HWS_E_NO_MEMORY, HWS_E_NO_RESOURCE, HWS_E_TOO_MANY
  * @thread any  @blocks no  @owns copies everything in opts  @since 0.1
  */
 HWS_API int32_t hws_queue_open(const hws_queue_opts *opts, hws_id *out);
@@ -724,7 +728,8 @@ HWS_API int32_t hws_queue_open(const hws_queue_opts *opts, hws_id *out);
 HWS_API int32_t hws_queue_fd(hws_id queue, int32_t *fd);
 
 /**
- * Take events; while there are none, make progress on the workers that feed the queue.
+ * Take events; while there are none, make progress on the workers that feed the queue (on 16 of them
+ * at most: others that feed it need a progress thread, or somebody else who makes their progress).
  * @param[out] events  room for `count`
  * @param timeout_ns   0: take what is there, making progress once
  * @return how many were taken, 0 after timeout_ns
@@ -733,12 +738,15 @@ HWS_API int32_t hws_queue_fd(hws_id queue, int32_t *fd);
 HWS_API int32_t hws_queue_pop(hws_id queue, hws_event *events, uint32_t count, uint64_t timeout_ns);
 
 /**
- * Complete everything posted before on an endpoint, or on all endpoints of a worker: data has left
- * this process and, for shared memory, reached the peer's.
+ * Complete everything posted before on an endpoint, or on all endpoints of a worker: the sends have
+ * ended, then a message of Hawser's own has made the round trip behind them, so that the peer has
+ * all of it. On a raw endpoint it is UCX's flush: data has left this process.
  * @param source   endpoint or worker
  * @param[out] op  nullable if opts names a sink
- * @return 0, HWS_DONE, or an error
- * @thread any  @blocks no  @owns nothing  @since 0.1  @ucx ucp_ep_flush_nbx, ucp_worker_flush_nbx
+ * @return 0, HWS_DONE, HWS_E_CLOSING, HWS_E_NOT_CONNECTED, ...; final status also why the endpoint
+ *         failed or HWS_E_PEER_CLOSED
+ * @thread any  @blocks no  @owns nothing  @since 0.1
+ * @ucx ucp_am_send_nbx, ucp_ep_flush_nbx on a raw endpoint
  */
 HWS_API int32_t hws_flush(hws_id source, const hws_op_opts *opts, hws_id *op);
 
@@ -875,7 +883,8 @@ HWS_API int32_t hws_stream_recv(hws_id endpoint, void *buffer, uint64_t length,
  * What an arrived active message is (hws_event.detail of HWS_EVENT_AM; hws_event.tag is the id).
  *
  * With HWS_EVENT_FLAG_BUFFER `buffer` is a buffer id that the receiver releases by hws_close();
- * everything here is valid until then, or until its worker is closed. Without it everything is valid during the callback only.
+ * everything here is valid until then, or until its worker is closed. Without it everything is
+ * valid during the callback only.
  * With HWS_EVENT_FLAG_RNDV the data is not here yet (`data` is null): hws_am_recv() fetches it into
  * memory of the receiver's choice; closing the buffer drops it.
  */

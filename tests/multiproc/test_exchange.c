@@ -24,7 +24,7 @@ struct side {
     int number; /* 0: client, 1: server */
     char *out, *in;
     /* what arrived as an active message */
-    int arrived;
+    _Atomic int arrived;
     uint64_t header, length, sum;
     hws_id buffer;
     uint32_t flags;

@@ -454,7 +454,7 @@ int32_t hws_queue_fd(hws_id queue, int32_t *fd);
 %clear int32_t *fd;
 
 %rename(queue_pop) hws_queue_pop;
-%feature("docstring") hws_queue_pop "Take events; while there are none, make progress on the workers that feed the queue."
+%feature("docstring") hws_queue_pop "Take events; while there are none, make progress on the workers that feed the queue (on 16 of them at most: others that feed it need a progress thread, or somebody else who makes their progress)."
 %thread hws_queue_pop;
 %apply int32_t HWS_POSITIVE { int32_t hws_queue_pop };
 %apply hws_event *HWS_EVENTS { hws_event *events };
@@ -472,7 +472,7 @@ int32_t hws_queue_pop(hws_id queue, hws_event *events, uint32_t count, uint64_t 
 %clear hws_event *events;
 
 %rename(flush) hws_flush;
-%feature("docstring") hws_flush "Complete everything posted before on an endpoint, or on all endpoints of a worker: data has left this process and, for shared memory, reached the peer's."
+%feature("docstring") hws_flush "Complete everything posted before on an endpoint, or on all endpoints of a worker: the sends have ended, then a message of Hawser's own has made the round trip behind them, so that the peer has all of it."
 %apply int32_t HWS_POSITIVE { int32_t hws_flush };
 %apply const hws_op_opts *HWS_OPTIONS { const hws_op_opts *opts };
 %typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"

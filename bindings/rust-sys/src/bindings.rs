@@ -1258,12 +1258,12 @@ unsafe extern "C" {
 
     /// Open a worker: a progress domain with its own UCX workers.
     ///
-    /// Threads: any. Blocks: for milliseconds. Owns: copies everything in opts. Returns: 0, or an error.
+    /// Threads: any. Blocks: for milliseconds. Owns: copies everything in opts. Returns: 0, HWS_E_TOO_MANY (256 workers a context), HWS_E_CLOSING, or another error.
     pub fn hws_worker_open(context: hws_id, opts: *const hws_worker_opts, out: *mut hws_id) -> i32;
 
     /// Make progress once: network, submissions of other threads, deadlines; deliver what is ready.
     ///
-    /// Threads: outside. Blocks: no. Owns: nothing. Returns: how much was done (0: nothing), HWS_E_BUSY if another thread is at it.
+    /// Threads: outside. Blocks: no. Owns: nothing. Returns: how much was done (0: nothing), HWS_E_BUSY if another thread is at it, HWS_E_DEADLOCK in a callback.
     pub fn hws_worker_progress(worker: hws_id) -> i32;
 
     /// The descriptor that becomes readable when an armed worker has work.
@@ -1273,12 +1273,12 @@ unsafe extern "C" {
 
     /// Prepare the descriptor: after 0 it becomes readable at the next work; after HWS_E_BUSY there is work already: call hws_worker_progress() until 0 and arm again.
     ///
-    /// Threads: outside. Blocks: no. Owns: nothing. Returns: 0, HWS_E_BUSY.
+    /// Threads: outside. Blocks: no. Owns: nothing. Returns: 0, HWS_E_BUSY, HWS_E_MODE where there is no descriptor, HWS_E_DEADLOCK in a callback.
     pub fn hws_worker_arm(worker: hws_id) -> i32;
 
     /// Make progress until something was delivered or the time is over; sleeps when idle.
     ///
-    /// Threads: outside. Blocks: up to timeout_ns. Owns: nothing. Returns: how much was done, 0 after timeout_ns.
+    /// Threads: outside. Blocks: up to timeout_ns. Owns: nothing. Returns: how much was done, 0 after timeout_ns, HWS_E_STALE if the worker is closed meanwhile, HWS_E_DEADLOCK in a callback.
     pub fn hws_worker_wait(worker: hws_id, timeout_ns: u64) -> i32;
 
     /// Wake every thread that sleeps in this worker.
@@ -1326,7 +1326,7 @@ unsafe extern "C" {
     /// Threads: any. Blocks: no. Owns: the buffer stays the library's until the final event. Returns: 0, HWS_E_STALE if it has ended.
     pub fn hws_cancel(op: hws_id) -> i32;
 
-    /// Wait for an operation that has neither callback nor queue, making progress meanwhile, and take its result; the id is stale then.
+    /// Wait for an operation that has neither callback nor queue, making progress meanwhile, and take its result; the id is stale then. Of several who wait for one operation one gets the result, the others HWS_E_STALE.
     ///
     /// Threads: outside. Blocks: up to timeout_ns. Owns: the buffer is the caller's again. Returns: 0 (the operation ended: see event->status; without `event` its negative status is returned), HWS_E_TIMED_OUT (it goes on), HWS_E_DEADLOCK in a callback.
     pub fn hws_wait(op: hws_id, timeout_ns: u64, event: *mut hws_event) -> i32;
@@ -1336,9 +1336,9 @@ unsafe extern "C" {
     /// Threads: outside. Blocks: up to timeout_ns. Owns: buffers of ended operations come back. Returns: how many ended in this call, HWS_E_TIMED_OUT if the mode was not fulfilled (those that ended are taken all the same), HWS_E_INVALID for operations of different workers.
     pub fn hws_wait_many(ops: *mut hws_id, count: u32, mode: u32, timeout_ns: u64, events: *mut hws_event) -> i32;
 
-    /// Open a completion queue: events for one consumer, taken in batches on its own thread. Overflow: an operation reserves its place when it is posted (HWS_E_QUEUE_FULL if there is none), so its event always fits; events that nobody posted (arrived messages, peers) use what is free and then memory, counted in hws_stats.queue_overflows. No event is ever dropped.
+    /// Open a completion queue: events for one consumer, taken in batches on its own thread. Overflow: an operation reserves its place when it is posted (HWS_E_QUEUE_FULL if there is none), so its event always fits; events that nobody posted (arrived messages, peers) use what is free and then memory, counted in hws_stats.queue_overflows. No event is dropped while there is memory.
     ///
-    /// Threads: any. Blocks: no. Owns: copies everything in opts. Returns: 0, HWS_E_NO_MEMORY.
+    /// Threads: any. Blocks: no. Owns: copies everything in opts. Returns: 0, HWS_E_NO_MEMORY, HWS_E_NO_RESOURCE, HWS_E_TOO_MANY.
     pub fn hws_queue_open(opts: *const hws_queue_opts, out: *mut hws_id) -> i32;
 
     /// The descriptor that is readable exactly while the queue holds events.
@@ -1346,14 +1346,14 @@ unsafe extern "C" {
     /// Threads: any. Blocks: no. Owns: the library keeps the descriptor. Returns: 0, or an error.
     pub fn hws_queue_fd(queue: hws_id, fd: *mut i32) -> i32;
 
-    /// Take events; while there are none, make progress on the workers that feed the queue.
+    /// Take events; while there are none, make progress on the workers that feed the queue (on 16 of them at most: others that feed it need a progress thread, or somebody else who makes their progress).
     ///
     /// Threads: outside. Blocks: up to timeout_ns. Owns: `detail` is valid until the next pop. Returns: how many were taken, 0 after timeout_ns.
     pub fn hws_queue_pop(queue: hws_id, events: *mut hws_event, count: u32, timeout_ns: u64) -> i32;
 
-    /// Complete everything posted before on an endpoint, or on all endpoints of a worker: data has left this process and, for shared memory, reached the peer's.
+    /// Complete everything posted before on an endpoint, or on all endpoints of a worker: the sends have ended, then a message of Hawser's own has made the round trip behind them, so that the peer has all of it. On a raw endpoint it is UCX's flush: data has left this process.
     ///
-    /// Threads: any. Blocks: no. Owns: nothing. Returns: 0, HWS_DONE, or an error.
+    /// Threads: any. Blocks: no. Owns: nothing. Returns: 0, HWS_DONE, HWS_E_CLOSING, HWS_E_NOT_CONNECTED, ...; final status also why the endpoint failed or HWS_E_PEER_CLOSED.
     pub fn hws_flush(source: hws_id, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
 
     /// Run a function under the worker's ownership, once (then its operation ends) or each period until hws_cancel().

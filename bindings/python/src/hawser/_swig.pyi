@@ -246,11 +246,14 @@ def queue_open(opts: Options = None) -> int:
 def queue_fd(queue: int) -> int:
     """The descriptor that is readable exactly while the queue holds events."""
 def queue_pop(queue: int, count: int, timeout_ns: int) -> tuple[int, list[Record]]:
-    """Take events; while there are none, make progress on the workers that feed the queue."""
+    """
+    Take events; while there are none, make progress on the workers that feed the queue (on 16 of them at
+    most: others that feed it need a progress thread, or somebody else who makes their progress).
+    """
 def flush(source: int, opts: Options = None) -> tuple[int, int | Record]:
     """
-    Complete everything posted before on an endpoint, or on all endpoints of a worker: data has left this
-    process and, for shared memory, reached the peer's.
+    Complete everything posted before on an endpoint, or on all endpoints of a worker: the sends have ended,
+    then a message of Hawser's own has made the round trip behind them, so that the peer has all of it.
     """
 def tag_send(endpoint: int, buffer: Buffer, tag: int, opts: Options = None) -> tuple[int, int | Record]:
     """Send a tagged message."""
