@@ -3,6 +3,7 @@
 #include "guard.h"
 #include "listener.h"
 #include "memory.h"
+#include "plan.h"
 #include "progress.h"
 #include "queue.h"
 #include "rkey.h"
@@ -70,6 +71,15 @@ static void rkey_command(struct hws__worker *w, void *arg)
     }
 }
 
+static void plan_command(struct hws__worker *w, void *arg)
+{
+    struct hws__obj *o = hws__obj_find(&hws__objects, (hws_id)(uintptr_t)arg);
+
+    if (o != NULL && hws__plan_worker(o) == w) {
+        hws__plan_close(o);
+    }
+}
+
 static int32_t close_op(hws_id id)
 {
     struct hws__op *op = hws__op_find(id);
@@ -109,6 +119,9 @@ int32_t hws_close(hws_id id)
     }
     if (hws__id_kind(id) == HWS_KIND_LISTENER) {
         return on_worker(((struct hws__listener *)(void *)o)->worker, listener_command, id);
+    }
+    if (hws__id_kind(id) == HWS_KIND_PLAN) {
+        return on_worker(hws__plan_worker(o), plan_command, id);
     }
     if (hws__id_kind(id) == HWS_KIND_RKEY) {
         return on_worker(((struct hws__rkey *)(void *)o)->worker, rkey_command, id);

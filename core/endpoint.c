@@ -7,6 +7,7 @@
 #include "listener.h"
 #include "log.h"
 #include "multi.h"
+#include "plan.h"
 #include "progress.h"
 #include "rkey.h"
 #include "rma.h"
@@ -32,6 +33,7 @@ struct hws__endpoint *hws__endpoint_new(struct hws__worker *w)
         hws__list_init(&ep->ops);
         hws__list_init(&ep->rkeys);
         hws__list_init(&ep->rma.jobs);
+        hws__list_init(&ep->rma.plans);
         hws__list_init(&ep->link);
         hws__list_init(&ep->wait_link);
         hws__list_init(&ep->attention);
@@ -65,6 +67,7 @@ void hws__endpoint_forget(struct hws__endpoint *ep)
     }
     hws__list_remove(&ep->attention);
     hws__list_remove(&ep->wait_link);
+    hws__plans_forget(ep);
     hws__rkeys_forget(ep);
     free(ep->addresses);
     free(ep->worker_address);

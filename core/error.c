@@ -116,7 +116,7 @@ const char *hws__kind_name(uint32_t kind)
 {
     static const char *const names[] = {"nothing",    "context", "worker",    "listener",
                                         "endpoint",   "queue",   "operation", "memory",
-                                        "remote key", "message", "buffer"};
+                                        "remote key", "message", "buffer",    "plan"};
 
     return kind < sizeof names / sizeof *names ? names[kind] : "thing";
 }

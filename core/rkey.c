@@ -360,13 +360,14 @@ static int32_t order(uint64_t a, uint64_t b)
     return a < b ? -1 : a > b;
 }
 
-/* UCX knows more than the addresses: keys of one place that were registered twice differ. */
+/* A raw key has no names but UCX's. (Two mappings of one memory are different to it.) */
 static int32_t order_ucx(const struct hws__rkey *a, const struct hws__rkey *b)
 {
     struct compare_params p = {0};
     int result = 0;
 
-    if (a == b || a->ucx == NULL || b->ucx == NULL || hws__ucx.ucp_rkey_compare == NULL ||
+    if (a == b || a->way != HWS__WAY_UCX || a->ucx == NULL || b->ucx == NULL ||
+        hws__ucx.ucp_rkey_compare == NULL ||
         hws__ucx.ucp_rkey_compare(a->ep->uworker->ucx, a->ucx, b->ucx, &p, &result) != UCS_OK) {
         return 0;
     }
@@ -377,6 +378,8 @@ static int32_t compare(const struct hws__rkey *a, const struct hws__rkey *b)
 {
     int32_t r = order((uint64_t)(uintptr_t)a->ep, (uint64_t)(uintptr_t)b->ep);
 
+    r = r != 0 ? r : order(a->memory, b->memory);
+    r = r != 0 ? r : order(a->key, b->key);
     r = r != 0 ? r : order(a->base, b->base);
     r = r != 0 ? r : order(a->length, b->length);
     r = r != 0 ? r : order(a->memory_kind, b->memory_kind);

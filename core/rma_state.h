@@ -10,7 +10,8 @@
 
 struct hws__rma {
     struct hws__list
-        jobs;          /* messages to send, in order: a job's last goes before the next's first */
+        jobs; /* messages to send, in order: a job's last goes before the next's first */
+    struct hws__list plans;
     bool busy;         /* UCX holds a message of the first job */
     bool fenced;       /* messages that are not flushed must not be overtaken by direct access */
     bool flushing;     /* UCX flushes */

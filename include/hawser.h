@@ -11,6 +11,7 @@
  *                                                    16. Memory and remote keys
  *                                                    17. Remote memory access
  *                                                    18. Worker addresses
+ *                                                    19. Plans
  *
  * SHAPE. A context holds one UCX instance and its configuration. A worker is a progress domain. A
  * listener or an endpoint lives on a worker. Everything is named by an id and closed by
@@ -88,6 +89,7 @@ typedef uint64_t hws_id;
 #define HWS_KIND_RKEY 8
 #define HWS_KIND_MESSAGE 9
 #define HWS_KIND_BUFFER 10
+#define HWS_KIND_PLAN 11
 
 /** A point in time that never comes. */
 #define HWS_FOREVER UINT64_MAX
@@ -117,6 +119,7 @@ typedef struct hws_iov {
 #define HWS_EVENT_PUT 10
 #define HWS_EVENT_GET 11
 #define HWS_EVENT_ATOMIC 12 /* tag: what was in the remote memory before */
+#define HWS_EVENT_PLAN 13
 #define HWS_EVENT_MULTI_SEND 20
 #define HWS_EVENT_MULTI_RECV 21 /* detail: hws_multi_detail, unless it ends hws_multi_fetch() */
 #define HWS_EVENT_MULTI_LIST 22 /* what HWS_MULTI_LIST asked for; detail: hws_multi_detail */
@@ -1280,7 +1283,7 @@ HWS_API int32_t hws_rkey_query(hws_id rkey, hws_rkey_info *out);
  * @param[out] result  0: they reach the same memory over the same endpoint; else an order (< 0, > 0)
  * @return 0, HWS_E_INVALID for keys of different workers
  * @thread any  @blocks for microseconds while another thread progresses the worker
- * @owns nothing  @since 0.1  @ucx ucp_rkey_compare where the running UCX has it (1.16)
+ * @owns nothing  @since 0.1  @ucx ucp_rkey_compare for raw keys, where the running UCX has it (1.16)
  */
 HWS_API int32_t hws_rkey_compare(hws_id a, hws_id b, int32_t *result);
 
@@ -1489,6 +1492,44 @@ HWS_API int32_t hws_address_query(const void *address, uint64_t length, hws_addr
  */
 HWS_API int32_t hws_blob_item_get(const void *blob, uint64_t length, uint32_t index,
                                   hws_blob_item *item);
+/* ------------------------------------------------------------------------------------------------
+ * 19. Plans: lists of transfers that are prepared once and posted often
+ */
+
+/** One transfer of a plan. */
+typedef struct hws_transfer {
+    uint32_t kind;        /* HWS_EVENT_PUT or HWS_EVENT_GET */
+    uint32_t memory_kind; /* HWS_MEMORY_* of the buffer */
+    hws_id rkey;
+    uint64_t address; /* at the peer, inside the key's memory */
+    void *buffer;
+    uint64_t length; /* bytes */
+    hws_id memory;   /* what the buffer lies in: kept registered as long as the plan; 0: nothing */
+} hws_transfer;
+
+/**
+ * Prepare a list of transfers with one peer.
+ * @param transfers  `count` entries, whose keys are all of this endpoint
+ * @param count      entries, not 0
+ * @param[out] out   the id; released by hws_close(), or with the endpoint
+ * @return 0, HWS_E_INVALID (out of bounds, or a key of another endpoint), the error of an id
+ * @thread any  @blocks for microseconds while another thread progresses the worker
+ * @owns copies the list; the buffers are the caller's while no posting of the plan is pending
+ * @since 0.1
+ */
+HWS_API int32_t hws_plan_open(hws_id endpoint, const hws_transfer *transfers, uint64_t count,
+                              hws_id *out);
+
+/**
+ * Post all transfers of a plan, in any order. Its one final event means that all have ended and
+ * that what was written is in the peer's memory; `length` is the sum of their bytes, `status` the
+ * first failure.
+ * @param[out] op  HWS_EVENT_PLAN; nullable if opts names a sink or HWS_OP_DETACHED
+ * @return as hws_put()
+ * @thread any  @blocks no  @owns the buffers are the library's until the final event  @since 0.1
+ * @ucx ucp_put_nbx, ucp_get_nbx, ucp_ep_flush_nbx
+ */
+HWS_API int32_t hws_plan_post(hws_id plan, const hws_op_opts *opts, hws_id *op);
 
 #if defined(__cplusplus)
 }

@@ -437,6 +437,22 @@ SAME(offsetof(hws_address_info, worker), 24);
 SAME(sizeof(((hws_address_info *)0)->worker), 8);
 SAME(offsetof(hws_address_info, text), 32);
 SAME(sizeof(((hws_address_info *)0)->text), 64);
+SAME(sizeof(hws_transfer), 48);
+SAME(_Alignof(hws_transfer), 8);
+SAME(offsetof(hws_transfer, kind), 0);
+SAME(sizeof(((hws_transfer *)0)->kind), 4);
+SAME(offsetof(hws_transfer, memory_kind), 4);
+SAME(sizeof(((hws_transfer *)0)->memory_kind), 4);
+SAME(offsetof(hws_transfer, rkey), 8);
+SAME(sizeof(((hws_transfer *)0)->rkey), 8);
+SAME(offsetof(hws_transfer, address), 16);
+SAME(sizeof(((hws_transfer *)0)->address), 8);
+SAME(offsetof(hws_transfer, buffer), 24);
+SAME(sizeof(((hws_transfer *)0)->buffer), 8);
+SAME(offsetof(hws_transfer, length), 32);
+SAME(sizeof(((hws_transfer *)0)->length), 8);
+SAME(offsetof(hws_transfer, memory), 40);
+SAME(sizeof(((hws_transfer *)0)->memory), 8);
 
 SAME(HWS_VERSION_MAJOR, 0);
 SAME(HWS_VERSION_MINOR, 1);
@@ -452,6 +468,7 @@ SAME(HWS_KIND_MEMORY, 7);
 SAME(HWS_KIND_RKEY, 8);
 SAME(HWS_KIND_MESSAGE, 9);
 SAME(HWS_KIND_BUFFER, 10);
+SAME(HWS_KIND_PLAN, 11);
 SAME(HWS_FOREVER, 18446744073709551615U);
 SAME(HWS_MEMORY_HOST, 0);
 SAME(HWS_MEMORY_CUDA, 1);
@@ -469,6 +486,7 @@ SAME(HWS_EVENT_TASK, 9);
 SAME(HWS_EVENT_PUT, 10);
 SAME(HWS_EVENT_GET, 11);
 SAME(HWS_EVENT_ATOMIC, 12);
+SAME(HWS_EVENT_PLAN, 13);
 SAME(HWS_EVENT_MULTI_SEND, 20);
 SAME(HWS_EVENT_MULTI_RECV, 21);
 SAME(HWS_EVENT_MULTI_LIST, 22);
@@ -674,6 +692,8 @@ int32_t hws_connect_address(hws_id worker, const void *address, uint64_t length,
 int32_t hws_blob_pack(hws_id worker, uint32_t flags, const hws_blob_item *items, uint32_t count, void *blob, uint64_t size, uint64_t *needed);
 int32_t hws_address_query(const void *address, uint64_t length, hws_address_info *out);
 int32_t hws_blob_item_get(const void *blob, uint64_t length, uint32_t index, hws_blob_item *item);
+int32_t hws_plan_open(hws_id endpoint, const hws_transfer *transfers, uint64_t count, hws_id *out);
+int32_t hws_plan_post(hws_id plan, const hws_op_opts *opts, hws_id *op);
 
 /* Something to find: a source without any definition is not C. */
 int hws__layout_is_proven;

@@ -297,6 +297,18 @@ static const struct field fields_of_hws_address_info_[] = {
 };
 static const struct fields fields_of_hws_address_info = {"hws_address_info", sizeof(hws_address_info), 1, fields_of_hws_address_info_};
 
+static const struct field fields_of_hws_transfer_[] = {
+    {"kind", FIELD_U32, offsetof(hws_transfer, kind), 0, NULL},
+    {"memory_kind", FIELD_U32, offsetof(hws_transfer, memory_kind), 0, NULL},
+    {"rkey", FIELD_U64, offsetof(hws_transfer, rkey), 0, NULL},
+    {"address", FIELD_U64, offsetof(hws_transfer, address), 0, NULL},
+    {"buffer", FIELD_ADDRESS, offsetof(hws_transfer, buffer), 0, NULL},
+    {"length", FIELD_U64, offsetof(hws_transfer, length), 0, NULL},
+    {"memory", FIELD_U64, offsetof(hws_transfer, memory), 0, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+static const struct fields fields_of_hws_transfer = {"hws_transfer", sizeof(hws_transfer), 0, fields_of_hws_transfer_};
+
 /* Event kind -> what its detail points to. */
 static const struct detail details[] = {
     {HWS_EVENT_MULTI_RECV, &fields_of_hws_multi_detail},

@@ -79,3 +79,6 @@ CALL(atomic, KIND_BIT(HWS_KIND_RKEY),
      hws_atomic(id, 0, HWS_ATOMIC_ADD, 8, 1, 0, NULL, NULL, &(hws_id){0}))
 CALL(fence, KIND_BIT(HWS_KIND_WORKER) | KIND_BIT(HWS_KIND_ENDPOINT), hws_fence(id))
 CALL(put_notify, KIND_BIT(HWS_KIND_RKEY), hws_put_notify(id, 0, buffer, 8, 1, NULL, &(hws_id){0}))
+CALL(plan_open, KIND_BIT(HWS_KIND_ENDPOINT),
+     hws_plan_open(id, (hws_transfer[1]){{0}}, 1, &(hws_id){0}))
+CALL(plan_post, KIND_BIT(HWS_KIND_PLAN), hws_plan_post(id, NULL, &(hws_id){0}))

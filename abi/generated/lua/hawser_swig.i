@@ -45,6 +45,7 @@ HWS_STRUCTURE(hws_mem_info)
 HWS_STRUCTURE(hws_rkey_info)
 HWS_STRUCTURE(hws_blob_item)
 HWS_STRUCTURE(hws_address_info)
+HWS_STRUCTURE(hws_transfer)
 
 %constant int32_t VERSION_MAJOR = HWS_VERSION_MAJOR;
 %constant int32_t VERSION_MINOR = HWS_VERSION_MINOR;
@@ -60,6 +61,7 @@ HWS_STRUCTURE(hws_address_info)
 %constant int32_t KIND_RKEY = HWS_KIND_RKEY;
 %constant int32_t KIND_MESSAGE = HWS_KIND_MESSAGE;
 %constant int32_t KIND_BUFFER = HWS_KIND_BUFFER;
+%constant int32_t KIND_PLAN = HWS_KIND_PLAN;
 %constant uint64_t FOREVER = HWS_FOREVER;
 %constant int32_t MEMORY_HOST = HWS_MEMORY_HOST;
 %constant int32_t MEMORY_CUDA = HWS_MEMORY_CUDA;
@@ -77,6 +79,7 @@ HWS_STRUCTURE(hws_address_info)
 %constant int32_t EVENT_PUT = HWS_EVENT_PUT;
 %constant int32_t EVENT_GET = HWS_EVENT_GET;
 %constant int32_t EVENT_ATOMIC = HWS_EVENT_ATOMIC;
+%constant int32_t EVENT_PLAN = HWS_EVENT_PLAN;
 %constant int32_t EVENT_MULTI_SEND = HWS_EVENT_MULTI_SEND;
 %constant int32_t EVENT_MULTI_RECV = HWS_EVENT_MULTI_RECV;
 %constant int32_t EVENT_MULTI_LIST = HWS_EVENT_MULTI_LIST;
@@ -1090,3 +1093,43 @@ int32_t hws_blob_item_get(const void *blob, uint64_t length, uint32_t index, hws
 %clear int32_t hws_blob_item_get;
 %clear (const void *blob, uint64_t length);
 %clear hws_blob_item *item;
+
+%rename(plan_open) hws_plan_open;
+%apply int32_t HWS_ZERO { int32_t hws_plan_open };
+%apply (const hws_segment *HWS_IN, uint64_t HWS_COUNT) { (const hws_transfer *transfers, uint64_t count) };
+%apply hws_id *HWS_OUT { hws_id *out };
+%typemap(argout) hws_id *out %{
+    unpin_objects(L);
+    if (result >= 0) {
+        pin(L, *$1, at2);
+    }
+    if (result >= 0) {
+        lua_pushinteger(L, (lua_Integer)*$1);
+        SWIG_arg++;
+    }
+%}
+int32_t hws_plan_open(hws_id endpoint, const hws_transfer *transfers, uint64_t count, hws_id *out);
+%clear int32_t hws_plan_open;
+%clear (const hws_transfer *transfers, uint64_t count);
+%clear hws_id *out;
+%clear hws_id *out;
+
+%rename(plan_post) hws_plan_post;
+%apply int32_t HWS_POSITIVE { int32_t hws_plan_post };
+%apply const hws_op_opts *HWS_OPTIONS { const hws_op_opts *opts };
+%typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"
+%typemap(check) hws_id *op %{
+    if (check_flags(L, arg2, 0) != 0) {
+        SWIG_fail;
+    }
+%}
+%typemap(argout) hws_id *op %{
+    if (result >= 0) {
+        push_posted(L, result, *$1);
+        SWIG_arg++;
+    }
+%}
+int32_t hws_plan_post(hws_id plan, const hws_op_opts *opts, hws_id *op);
+%clear int32_t hws_plan_post;
+%clear const hws_op_opts *opts;
+%clear hws_id *op;

@@ -30,6 +30,7 @@ typedef struct hws_mem_info hws_mem_info;
 typedef struct hws_rkey_info hws_rkey_info;
 typedef struct hws_blob_item hws_blob_item;
 typedef struct hws_address_info hws_address_info;
+typedef struct hws_transfer hws_transfer;
 typedef void (*hws_event_fn)(void *arg, const hws_event *event);
 typedef void (*hws_log_fn)(void *user, int32_t level, const char *line);
 typedef void (*hws_thread_fn)(void *arg);
@@ -279,6 +280,15 @@ struct hws_address_info {
     uint64_t worker;
     char text[64];
 };
+struct hws_transfer {
+    uint32_t kind;
+    uint32_t memory_kind;
+    hws_id rkey;
+    uint64_t address;
+    void *buffer;
+    uint64_t length;
+    hws_id memory;
+};
 uint32_t hws_version(void);
 uint32_t hws_abi_version(void);
 int32_t hws_last_error(hws_error *out);
@@ -350,6 +360,8 @@ int32_t hws_connect_address(hws_id worker, const void *address, uint64_t length,
 int32_t hws_blob_pack(hws_id worker, uint32_t flags, const hws_blob_item *items, uint32_t count, void *blob, uint64_t size, uint64_t *needed);
 int32_t hws_address_query(const void *address, uint64_t length, hws_address_info *out);
 int32_t hws_blob_item_get(const void *blob, uint64_t length, uint32_t index, hws_blob_item *item);
+int32_t hws_plan_open(hws_id endpoint, const hws_transfer *transfers, uint64_t count, hws_id *out);
+int32_t hws_plan_post(hws_id plan, const hws_op_opts *opts, hws_id *op);
 ]]
 
 M.constants = {
@@ -367,6 +379,7 @@ M.constants = {
     KIND_RKEY = 8,
     KIND_MESSAGE = 9,
     KIND_BUFFER = 10,
+    KIND_PLAN = 11,
     FOREVER = 18446744073709551615ULL,
     MEMORY_HOST = 0,
     MEMORY_CUDA = 1,
@@ -384,6 +397,7 @@ M.constants = {
     EVENT_PUT = 10,
     EVENT_GET = 11,
     EVENT_ATOMIC = 12,
+    EVENT_PLAN = 13,
     EVENT_MULTI_SEND = 20,
     EVENT_MULTI_RECV = 21,
     EVENT_MULTI_LIST = 22,
@@ -550,6 +564,7 @@ M.layout = {
     hws_rkey_info = {size = 40, fields = {struct_size = 0, memory_kind = 4, base = 8, length = 16, endpoint = 24, direct = 32, reserved = 36}},
     hws_blob_item = {size = 24, fields = {key = 0, data = 8, length = 16}},
     hws_address_info = {size = 96, fields = {struct_size = 0, flags = 4, ucx_major = 8, ucx_minor = 12, items = 16, reserved = 20, worker = 24, text = 32}},
+    hws_transfer = {size = 48, fields = {kind = 0, memory_kind = 4, rkey = 8, address = 16, buffer = 24, length = 32, memory = 40}},
 }
 
 M.functions = {
@@ -624,6 +639,8 @@ M.functions = {
     "hws_blob_pack",
     "hws_address_query",
     "hws_blob_item_get",
+    "hws_plan_open",
+    "hws_plan_post",
 }
 
 return M

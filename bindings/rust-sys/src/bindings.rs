@@ -23,6 +23,7 @@ pub const HWS_KIND_MEMORY: u32 = 7;
 pub const HWS_KIND_RKEY: u32 = 8;
 pub const HWS_KIND_MESSAGE: u32 = 9;
 pub const HWS_KIND_BUFFER: u32 = 10;
+pub const HWS_KIND_PLAN: u32 = 11;
 /// A point in time that never comes.
 pub const HWS_FOREVER: u64 = 18446744073709551615;
 pub const HWS_MEMORY_HOST: u32 = 0;
@@ -43,6 +44,7 @@ pub const HWS_EVENT_PUT: u32 = 10;
 pub const HWS_EVENT_GET: u32 = 11;
 /// tag: what was in the remote memory before
 pub const HWS_EVENT_ATOMIC: u32 = 12;
+pub const HWS_EVENT_PLAN: u32 = 13;
 pub const HWS_EVENT_MULTI_SEND: u32 = 20;
 /// detail: hws_multi_detail, unless it ends hws_multi_fetch()
 pub const HWS_EVENT_MULTI_RECV: u32 = 21;
@@ -941,6 +943,32 @@ impl Default for hws_address_info {
     }
 }
 
+/// One transfer of a plan.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct hws_transfer {
+    /// HWS_EVENT_PUT or HWS_EVENT_GET
+    pub kind: u32,
+    /// HWS_MEMORY_* of the buffer
+    pub memory_kind: u32,
+    pub rkey: hws_id,
+    /// at the peer, inside the key's memory
+    pub address: u64,
+    pub buffer: *mut c_void,
+    /// bytes
+    pub length: u64,
+    /// what the buffer lies in: kept registered as long as the plan; 0: nothing
+    pub memory: hws_id,
+}
+
+impl Default for hws_transfer {
+    /// All zero.
+    fn default() -> Self {
+        // SAFETY: numbers, pointers and optional functions: all of them may be zero.
+        unsafe { core::mem::zeroed() }
+    }
+}
+
 const _: () = assert!(size_of::<hws_iov>() == 16);
 const _: () = assert!(align_of::<hws_iov>() == 8);
 const _: () = assert!(offset_of!(hws_iov, base) == 0);
@@ -1184,6 +1212,15 @@ const _: () = assert!(offset_of!(hws_address_info, items) == 16);
 const _: () = assert!(offset_of!(hws_address_info, reserved) == 20);
 const _: () = assert!(offset_of!(hws_address_info, worker) == 24);
 const _: () = assert!(offset_of!(hws_address_info, text) == 32);
+const _: () = assert!(size_of::<hws_transfer>() == 48);
+const _: () = assert!(align_of::<hws_transfer>() == 8);
+const _: () = assert!(offset_of!(hws_transfer, kind) == 0);
+const _: () = assert!(offset_of!(hws_transfer, memory_kind) == 4);
+const _: () = assert!(offset_of!(hws_transfer, rkey) == 8);
+const _: () = assert!(offset_of!(hws_transfer, address) == 16);
+const _: () = assert!(offset_of!(hws_transfer, buffer) == 24);
+const _: () = assert!(offset_of!(hws_transfer, length) == 32);
+const _: () = assert!(offset_of!(hws_transfer, memory) == 40);
 
 unsafe extern "C" {
     /// The version of the running library.
@@ -1542,4 +1579,14 @@ unsafe extern "C" {
     ///
     /// Threads: any. Blocks: no. Owns: nothing. Returns: 0, HWS_E_INVALID (foreign or damaged), HWS_E_NOT_FOUND (no such index).
     pub fn hws_blob_item_get(blob: *const c_void, length: u64, index: u32, item: *mut hws_blob_item) -> i32;
+
+    /// Prepare a list of transfers with one peer.
+    ///
+    /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: copies the list; the buffers are the caller's while no posting of the plan is pending. Returns: 0, HWS_E_INVALID (out of bounds, or a key of another endpoint), the error of an id.
+    pub fn hws_plan_open(endpoint: hws_id, transfers: *const hws_transfer, count: u64, out: *mut hws_id) -> i32;
+
+    /// Post all transfers of a plan, in any order. Its one final event means that all have ended and that what was written is in the peer's memory; `length` is the sum of their bytes, `status` the first failure.
+    ///
+    /// Threads: any. Blocks: no. Owns: the buffers are the library's until the final event. Returns: as hws_put().
+    pub fn hws_plan_post(plan: hws_id, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
 }

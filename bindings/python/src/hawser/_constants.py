@@ -31,6 +31,7 @@ class Kind(IntEnum):
     RKEY = 8
     MESSAGE = 9
     BUFFER = 10
+    PLAN = 11
 
 
 class Memory(IntEnum):
@@ -57,6 +58,7 @@ class EventKind(IntEnum):
     PUT = 10
     GET = 11
     ATOMIC = 12  # tag: what was in the remote memory before
+    PLAN = 13
     MULTI_SEND = 20
     MULTI_RECV = 21  # detail: hws_multi_detail, unless it ends hws_multi_fetch()
     MULTI_LIST = 22  # what HWS_MULTI_LIST asked for; detail: hws_multi_detail

@@ -22,6 +22,7 @@ KIND_MEMORY: int
 KIND_RKEY: int
 KIND_MESSAGE: int
 KIND_BUFFER: int
+KIND_PLAN: int
 FOREVER: int
 MEMORY_HOST: int
 MEMORY_CUDA: int
@@ -39,6 +40,7 @@ EVENT_TASK: int
 EVENT_PUT: int
 EVENT_GET: int
 EVENT_ATOMIC: int
+EVENT_PLAN: int
 EVENT_MULTI_SEND: int
 EVENT_MULTI_RECV: int
 EVENT_MULTI_LIST: int
@@ -348,3 +350,7 @@ def address_query(address: Buffer) -> Record:
     """Describe an address or blob."""
 def blob_item_get(blob: Buffer, index: int) -> Record:
     """One item of a blob."""
+def plan_open(endpoint: int, transfers: Sequence[Buffer]) -> int:
+    """Prepare a list of transfers with one peer."""
+def plan_post(plan: int, opts: Options = None) -> tuple[int, int | Record]:
+    """Post all transfers of a plan, in any order."""
