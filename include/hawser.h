@@ -1492,6 +1492,7 @@ HWS_API int32_t hws_address_query(const void *address, uint64_t length, hws_addr
  */
 HWS_API int32_t hws_blob_item_get(const void *blob, uint64_t length, uint32_t index,
                                   hws_blob_item *item);
+
 /* ------------------------------------------------------------------------------------------------
  * 19. Plans: lists of transfers that are prepared once and posted often
  */
