@@ -66,7 +66,8 @@ enum result {
     RESULT_LENGTH,
     RESULT_KEEP, /* the object kept with it */
     RESULT_CALL, /* `keep` is called with the operation */
-    RESULT_ID    /* source of the event */
+    RESULT_ID,   /* source of the event */
+    RESULT_MULTI /* the list of a multi-buffer message, made of `multi` */
 };
 
 /** An operation: awaitable, future and coroutine at once. It is its own keeper while it goes on. */
@@ -79,7 +80,8 @@ struct op {
     uint32_t flags;
     hws_id source;
     uint64_t length, tag;
-    char *text; /* malloc */
+    char *text;                    /* malloc */
+    const hws_multi_detail *multi; /* ours to close until Python has it */
     uint8_t result;
     bool has_view, told, cancelled, blocking, waiting, yielded;
     uint64_t since; /* when it went to sleep */
@@ -168,6 +170,13 @@ int buffer_import(PyObject *module);
 PyObject *buffer_new(struct core *c, hws_id id, const void *data, uint64_t length);
 struct core *core_of(PyObject *worker);
 extern PyMethodDef functions[];
+
+/* multi.c */
+int multi_import(PyObject *module);
+PyObject *py_multi_send(PyObject *self, PyObject *args);
+PyObject *py_multi_recv(PyObject *self, PyObject *args);
+/** The listed message of an operation, as an object of Python; takes it from the operation. */
+PyObject *segments_new(struct op *op);
 
 PyTypeObject *add_type(PyObject *module, const char *name, PyType_Spec *spec);
 

@@ -48,6 +48,7 @@ struct op *op_new(struct core *c, enum result result)
     atomic_store_explicit(&op->ended, 0, memory_order_relaxed);
     op->status = 0;
     op->length = 0;
+    op->multi = NULL;
     op->result = (uint8_t)result;
     op->told = op->cancelled = op->blocking = op->waiting = op->yielded = false;
     op->since = 0;
@@ -72,6 +73,10 @@ static void op_dealloc(PyObject *self)
 
     op->result = RESULT_NONE;
     give_back(op);
+    if (op->multi != NULL) {
+        hws_close(op->multi->buffer);
+        op->multi = NULL;
+    }
     if (op->core != NULL) {
         core_unref(op->core);
         op->core = NULL;
@@ -125,6 +130,9 @@ void op_event(void *arg, const hws_event *event)
     op->tag = event->tag;
     op->flags = event->flags;
     op->source = event->source;
+    if (op->result == RESULT_MULTI && (event->flags & HWS_EVENT_FLAG_BUFFER)) {
+        op->multi = event->detail;
+    }
     if (event->status < 0 && event->detail != NULL) {
         op->text = strdup(event->detail);
     }
@@ -279,6 +287,13 @@ static PyObject *value(struct op *op)
     case RESULT_ID:
         return PyLong_FromUnsignedLongLong(op->source);
     case RESULT_KEEP:
+        Py_INCREF(op->keep);
+        return op->keep;
+    case RESULT_MULTI:
+        if ((op->keep = segments_new(op)) == NULL) {
+            return NULL;
+        }
+        op->result = RESULT_KEEP;
         Py_INCREF(op->keep);
         return op->keep;
     case RESULT_CALL:

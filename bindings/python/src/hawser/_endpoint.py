@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import warnings
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from typing import Any
 
 from . import _constants as c
@@ -60,6 +60,23 @@ class Endpoint(_core.Endpoint):
     def take(self, tag: int = 0, mask: int = c.FOREVER) -> Message | None:
         """As probe(), but the message is taken: nobody else can receive it."""
         return probe(self.worker, self.id, tag, mask, True)
+
+    # ---- Multi-buffer messages ----
+
+    def send_multi(
+        self, buffers: Iterable[Any], tag: int = 0, timeout: float | None = None, coalesce: int = 0
+    ) -> _core.Operation:
+        """Send buffers, of any mix of sizes and kinds of memory, as one message.
+
+        coalesce: small ones travel together up to so many bytes; 8192 if 0, at most 1 MiB.
+        Raises TooBigError over what the peer takes.
+        """
+        return _core.multi_send(self.worker, self.id, buffers, tag, timeout, coalesce)
+
+    def recv_multi(self, tag: int = 0, mask: int = c.FOREVER, timeout: float | None = None) -> _core.Operation:
+        """The list of the next multi-buffer message, as Segments: fetch() them into buffers of your
+        choice, or copy() them when all are here."""
+        return _core.multi_recv(self.worker, self.id, tag, mask, timeout)
 
     # ---- Streams ----
 

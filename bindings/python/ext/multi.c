@@ -1,0 +1,334 @@
+/*
+ * Multi-buffer messages: many buffers in one call. A receive ends with the list of what is coming
+ * (hawser._core.Segments); fetch() then moves the data into memory of the receiver's choice.
+ */
+#include "ext.h"
+#include <stdlib.h>
+
+static PyTypeObject *segments_type;
+
+/** A message that was listed and is not fetched yet. */
+struct segments {
+    PyObject_HEAD struct core *core;
+    hws_id id;                      /* 0 once fetched or dropped */
+    const hws_multi_detail *detail; /* the library's, while `id` lives */
+    PyObject *lengths;
+    bool pending;
+};
+
+/* ---- Buffers held for an operation ---- */
+
+struct holding {
+    Py_ssize_t count;
+    struct memory memory[];
+};
+
+static void holding_free(PyObject *capsule)
+{
+    struct holding *h = PyCapsule_GetPointer(capsule, NULL);
+
+    while (h->count > 0) {
+        memory_release(&h->memory[--h->count]);
+    }
+    free(h);
+}
+
+/* Borrow all of `buffers`: the list for the library (malloc), and what keeps them (new). */
+static PyObject *hold(PyObject *buffers, bool writable, hws_segment **segments, Py_ssize_t *count)
+{
+    static char nothing[1];
+    PyObject *tuple = PySequence_Tuple(buffers), *capsule = NULL;
+    Py_ssize_t n = tuple == NULL ? 0 : PyTuple_Size(tuple);
+    struct holding *h;
+
+    *segments = NULL;
+    if (tuple == NULL) {
+        return NULL;
+    }
+    *segments = calloc((size_t)n + 1, sizeof **segments);
+    h = calloc(1, sizeof *h + (size_t)n * sizeof h->memory[0]);
+    if (*segments == NULL || h == NULL) {
+        PyErr_NoMemory();
+        free(h);
+    } else if ((capsule = PyCapsule_New(h, NULL, holding_free)) == NULL) {
+        free(h);
+    }
+    for (Py_ssize_t i = 0; capsule != NULL && i < n; i++) {
+        struct memory *m = &h->memory[i];
+
+        if (memory_get(PyTuple_GetItem(tuple, i), writable, m) < 0) {
+            Py_CLEAR(capsule);
+            break;
+        }
+        h->count = i + 1;
+        (*segments)[i] = (hws_segment){.base = m->length != 0 ? m->data : nothing,
+                                       .length = m->length,
+                                       .memory_kind = m->kind};
+    }
+    Py_DECREF(tuple);
+    if (capsule == NULL) {
+        free(*segments);
+        *segments = NULL;
+    }
+    *count = n;
+    return capsule;
+}
+
+/** multi_send(worker, endpoint, buffers, tag, timeout, coalesce) */
+PyObject *py_multi_send(PyObject *self, PyObject *args)
+{
+    unsigned long long endpoint, tag, coalesce;
+    hws_multi_opts multi = {.struct_size = sizeof multi};
+    PyObject *worker, *buffers, *timeout, *held;
+    hws_segment *segments;
+    hws_op_opts o;
+    Py_ssize_t count;
+    struct core *c;
+    struct op *op;
+    uint64_t ns;
+    int32_t r;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OKOKOK:multi_send", &worker, &endpoint, &buffers, &tag, &timeout,
+                          &coalesce) ||
+        (c = core_of(worker)) == NULL || to_timeout(timeout, &ns) < 0 ||
+        (held = hold(buffers, false, &segments, &count)) == NULL) {
+        return NULL;
+    }
+    if ((op = op_new(c, RESULT_NONE)) == NULL) {
+        Py_DECREF(held);
+        free(segments);
+        return NULL;
+    }
+    replace(&op->keep, held);
+    multi.coalesce = coalesce;
+    op_options(op, ns, HWS_OP_INLINE, 0, &o);
+    r = hws_multi_send(endpoint, tag, segments, (uint64_t)count, &multi, &o, &op->id);
+    free(segments);
+    return op_posted(op, r);
+}
+
+/** multi_recv(worker, source, tag, mask, timeout): an operation that ends with Segments. */
+PyObject *py_multi_recv(PyObject *self, PyObject *args)
+{
+    hws_multi_recv_opts multi = {.struct_size = sizeof multi, .flags = HWS_MULTI_LIST};
+    unsigned long long source, tag, mask;
+    PyObject *worker, *timeout;
+    hws_op_opts o;
+    hws_event done;
+    struct core *c;
+    struct op *op;
+    uint64_t ns;
+    int32_t r;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OKKKO:multi_recv", &worker, &source, &tag, &mask, &timeout) ||
+        (c = core_of(worker)) == NULL || to_timeout(timeout, &ns) < 0 ||
+        (op = op_new(c, RESULT_MULTI)) == NULL) {
+        return NULL;
+    }
+    op_options(op, ns, HWS_OP_INLINE, 0, &o);
+    o.result = &done;
+    r = hws_multi_recv(source, tag, mask, &multi, &o, &op->id);
+    if (r == HWS_DONE) {
+        op->length = done.length;
+        op->tag = done.tag;
+        op->source = done.source;
+        op->multi = done.detail;
+    }
+    return op_posted(op, r);
+}
+
+/* ---- Segments ---- */
+
+PyObject *segments_new(struct op *op)
+{
+    const hws_multi_detail *detail = op->multi;
+    struct segments *s = PyObject_New(struct segments, segments_type);
+
+    if (s == NULL) {
+        return NULL;
+    }
+    op->multi = NULL;
+    core_ref(op->core);
+    s->core = op->core;
+    s->id = detail->buffer;
+    s->detail = detail;
+    s->pending = false;
+    if ((s->lengths = PyTuple_New((Py_ssize_t)detail->count)) == NULL) {
+        Py_DECREF((PyObject *)s);
+        return NULL;
+    }
+    for (uint64_t i = 0; i < detail->count; i++) {
+        const hws_segment *one = &detail->segments[i];
+
+        PyTuple_SetItem(s->lengths, (Py_ssize_t)i, PyLong_FromUnsignedLongLong(one->length));
+        s->pending |= one->base == NULL && one->length != 0;
+    }
+    return (PyObject *)s;
+}
+
+static void segments_drop(struct segments *s)
+{
+    hws_id id = s->id;
+
+    s->id = 0;
+    s->detail = NULL;
+    if (id != 0) {
+        hws_close(id);
+    }
+}
+
+static struct segments *listed(PyObject *self)
+{
+    struct segments *s = (struct segments *)(void *)self;
+
+    if (s->id == 0 || hws_kind(s->id) < 0) {
+        PyErr_SetString(PyExc_ValueError, s->id == 0 ? "the message was fetched or dropped already"
+                                                     : "the worker of this message is closed");
+        return NULL;
+    }
+    return s;
+}
+
+static PyObject *segments_copy(PyObject *self, PyObject *unused)
+{
+    struct segments *s = listed(self);
+    PyObject *list;
+
+    (void)unused;
+    if (s == NULL) {
+        return NULL;
+    }
+    if (s->pending) {
+        PyErr_SetString(PyExc_ValueError, "data is still at the sender: fetch it");
+        return NULL;
+    }
+    if ((list = PyList_New((Py_ssize_t)s->detail->count)) == NULL) {
+        return NULL;
+    }
+    for (uint64_t i = 0; i < s->detail->count; i++) {
+        const hws_segment *one = &s->detail->segments[i];
+        PyObject *copy = PyByteArray_FromStringAndSize(one->base, (Py_ssize_t)one->length);
+
+        if (copy == NULL) {
+            Py_DECREF(list);
+            return NULL;
+        }
+        PyList_SetItem(list, (Py_ssize_t)i, copy);
+    }
+    segments_drop(s);
+    return list;
+}
+
+static PyObject *segments_fetch(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"buffers", "timeout", NULL};
+    PyObject *buffers, *seconds = Py_None, *held;
+    hws_segment *segments;
+    struct segments *s;
+    hws_op_opts o;
+    Py_ssize_t count;
+    struct op *op;
+    uint64_t ns;
+    int32_t r;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:fetch", names, &buffers, &seconds) ||
+        (s = listed(self)) == NULL || to_timeout(seconds, &ns) < 0 ||
+        (held = hold(buffers, true, &segments, &count)) == NULL) {
+        return NULL;
+    }
+    if ((op = op_new(s->core, RESULT_NONE)) == NULL) {
+        Py_DECREF(held);
+        free(segments);
+        return NULL;
+    }
+    replace(&op->keep, held);
+    op_options(op, ns, HWS_OP_INLINE, 0, &o);
+    r = hws_multi_fetch(s->id, segments, (uint64_t)count, &o, &op->id);
+    if (r >= 0) {
+        s->id = 0;
+        s->detail = NULL;
+    }
+    free(segments);
+    return op_posted(op, r);
+}
+
+static PyObject *segments_drop_method(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    segments_drop((struct segments *)(void *)self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *get_lengths(PyObject *self, void *unused)
+{
+    PyObject *lengths = ((struct segments *)(void *)self)->lengths;
+
+    (void)unused;
+    Py_INCREF(lengths);
+    return lengths;
+}
+
+static PyObject *get_pending(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(((struct segments *)(void *)self)->pending);
+}
+
+static PyObject *get_kinds(PyObject *self, void *unused)
+{
+    struct segments *s = listed(self);
+    PyObject *kinds;
+
+    (void)unused;
+    if (s == NULL || (kinds = PyTuple_New((Py_ssize_t)s->detail->count)) == NULL) {
+        return NULL;
+    }
+    for (uint64_t i = 0; i < s->detail->count; i++) {
+        PyTuple_SetItem(kinds, (Py_ssize_t)i,
+                        PyLong_FromUnsignedLong(s->detail->segments[i].memory_kind));
+    }
+    return kinds;
+}
+
+static void segments_dealloc(PyObject *self)
+{
+    struct segments *s = (struct segments *)(void *)self;
+    PyTypeObject *type = Py_TYPE(self);
+
+    segments_drop(s);
+    core_unref(s->core);
+    Py_XDECREF(s->lengths);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+int multi_import(PyObject *module)
+{
+    static PyMethodDef methods[] = {
+        {"copy", segments_copy, METH_NOARGS,
+         "copy($self, /)\n--\n\n"
+         "The data as bytearrays, if all of it is here (not `pending`); releases the message."},
+        {"fetch", (PyCFunction)(void (*)(void))segments_fetch, METH_VARARGS | METH_KEYWORDS,
+         "fetch($self, /, buffers, timeout=None)\n--\n\n"
+         "Move the data into writable buffers, one for each segment and none shorter."},
+        {"drop", segments_drop_method, METH_NOARGS,
+         "drop($self, /)\n--\n\nThrow the message away."},
+        {NULL, NULL, 0, NULL}};
+    static PyGetSetDef members[] = {
+        {"lengths", get_lengths, NULL, "Bytes of each segment.", NULL},
+        {"kinds", get_kinds, NULL, "Kind of memory of each segment, at the sender.", NULL},
+        {"pending", get_pending, NULL, "True if some of the data is still at the sender.", NULL},
+        {NULL, NULL, NULL, NULL, NULL}};
+    static PyType_Slot slots[] = {{Py_tp_dealloc, segments_dealloc},
+                                  {Py_tp_methods, methods},
+                                  {Py_tp_getset, members},
+                                  {Py_tp_doc, "The list of a multi-buffer message: fetch() it."},
+                                  {0, NULL}};
+    static PyType_Spec spec = {"hawser._core.Segments", sizeof(struct segments), 0,
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+
+    segments_type = add_type(module, "Segments", &spec);
+    return segments_type == NULL ? -1 : 0;
+}

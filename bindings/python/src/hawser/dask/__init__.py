@@ -1,0 +1,27 @@
+"""Dask over Hawser: the schemes `ucx://` and `hawser://`.
+
+    LocalCluster(protocol="ucx")
+    dask scheduler --protocol ucx
+
+`hawser://` always works where this package is installed. `ucx://` is taken over when Dask's comms
+are imported (see _hawser_dask), if `distributed.comm.ucx.owner` says so: "auto" (default) takes it
+unless distributed-ucxx is installed, "hawser" takes it from everybody, "none" leaves it alone.
+"""
+
+from ._backend import HawserBackend, UCXBackend
+from ._comm import HawserComm
+from ._config import load_defaults
+from ._connector import HawserConnector
+from ._listener import HawserListener
+from ._owner import claim_ucx
+
+load_defaults()
+
+__all__ = [
+    "HawserBackend",
+    "HawserComm",
+    "HawserConnector",
+    "HawserListener",
+    "UCXBackend",
+    "claim_ucx",
+]

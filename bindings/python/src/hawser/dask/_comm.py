@@ -1,0 +1,143 @@
+"""A connection of Dask: each message is one multi-buffer message of Hawser."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from typing import Any, NoReturn
+
+from distributed.comm.core import Comm, CommClosedError
+from distributed.comm.utils import from_frames, to_frames
+from distributed.protocol.utils import host_array
+
+import hawser
+
+log = logging.getLogger("hawser.dask")
+
+# Frames travel together, as one coalesced message, up to so many bytes.
+COALESCE = 32768
+# Objects are never cut: a frame of any size is one buffer at both ends.
+NO_SPLIT = 1 << 62
+
+
+def _finalize(endpoint: hawser.Endpoint, description: str) -> None:
+    if endpoint.connected:
+        log.warning("closing a connection that nobody closed: %s", description)
+    endpoint.abort()
+
+
+class HawserComm(Comm):
+    """A connection of Dask. One reader and one writer at a time, on the loop that made it;
+    abort() and closed() on any thread."""
+
+    def __init__(self, endpoint: hawser.Endpoint, prefix: str, deserialize: bool = True) -> None:
+        info = endpoint.info()
+        # Dask's connect() reads these two, not the properties.
+        self._local_addr = prefix + info["local_address"]
+        self._peer_addr = prefix + info["peer_address"]
+        self._endpoint: hawser.Endpoint | None = endpoint
+        super().__init__(deserialize=deserialize)
+        self._finalizer = weakref.finalize(self, _finalize, endpoint, repr(self))
+        self._finalizer.atexit = False
+
+    @property
+    def local_address(self) -> str:
+        return self._local_addr
+
+    @property
+    def peer_address(self) -> str:
+        return self._peer_addr
+
+    @property
+    def extra_info(self) -> dict[str, Any]:
+        return {}
+
+    def _failed(self, error: hawser.HawserError) -> NoReturn:
+        description = repr(self)
+        self.abort()
+        raise CommClosedError(f"in {description}: {type(error).__name__}: {error}") from error
+
+    async def read(self, deserializers: Any = None) -> Any:
+        """The next message. Cancelling it aborts the connection."""
+        endpoint = self._endpoint
+        if endpoint is None:
+            raise CommClosedError(f"in {self!r}: read of a closed connection")
+        try:
+            segments = await endpoint.recv_multi()
+            if segments.pending:
+                # Each buffer in memory of its own, so that each can be freed alone.
+                frames = [host_array(n) for n in segments.lengths]
+                await segments.fetch(frames)
+            else:
+                frames = segments.copy()
+        except hawser.HawserError as e:
+            self._failed(e)
+        except BaseException:
+            self.abort()
+            raise
+        try:
+            return await from_frames(
+                frames,
+                deserialize=self.deserialize,
+                deserializers=deserializers,
+                allow_offload=self.allow_offload,
+            )
+        except EOFError as e:
+            self.abort()
+            raise CommClosedError(f"in {self!r}: a message that ends too early") from e
+
+    async def write(self, msg: Any, serializers: Any = None, on_error: str | None = "message") -> int:
+        """Send a message; gives its bytes. Small ones are on their way when it returns, large ones
+        are at the peer. Cancelling it aborts the connection."""
+        if self._endpoint is None:
+            raise CommClosedError(f"in {self!r}: write to a closed connection")
+        frames = await to_frames(
+            msg,
+            allow_offload=self.allow_offload,
+            serializers=serializers,
+            on_error=on_error,
+            context={
+                "sender": self.local_info,
+                "recipient": self.remote_info,
+                **self.handshake_options,
+            },
+            frame_split_size=NO_SPLIT,
+        )
+        endpoint = self._endpoint
+        if endpoint is None:
+            raise CommClosedError(f"in {self!r}: closed while the message was serialized")
+        try:
+            sending = endpoint.send_multi(frames, 0, None, COALESCE)
+            await sending
+        except hawser.HawserError as e:
+            self._failed(e)
+        except BaseException:
+            self.abort()
+            raise
+        return sum(f.nbytes if isinstance(f, memoryview) else len(f) for f in frames)
+
+    async def close(self) -> None:
+        """Send what is left, say goodbye and close; bounded by `distributed.comm.ucx.close-timeout`."""
+        endpoint, self._endpoint = self._endpoint, None
+        if endpoint is None:
+            return
+        self._finalizer.detach()
+        try:
+            await endpoint.close()
+        except hawser.HawserError:
+            log.debug("closing %r", self, exc_info=True)
+        except BaseException:
+            endpoint.abort()
+            raise
+
+    def abort(self) -> None:
+        """Close at once; the peer sees a failure."""
+        endpoint, self._endpoint = self._endpoint, None
+        if endpoint is not None:
+            self._finalizer.detach()
+            endpoint.abort()
+
+    def closed(self) -> bool:
+        """True once it was closed here, or the peer left or died."""
+        endpoint = self._endpoint
+        return endpoint is None or not endpoint.connected

@@ -1,0 +1,104 @@
+"""Dask's settings for UCX, and what they mean for Hawser."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+import dask
+import yaml
+from dask.utils import parse_timedelta
+
+log = logging.getLogger("hawser.dask")
+
+# The first one where a key is set wins.
+NAMESPACES = ("distributed-ucxx", "distributed.comm.ucx")
+
+
+def load_defaults() -> None:
+    """Make the defaults of dask.yaml known to Dask; settings that exist are kept."""
+    text = resources.files(__package__).joinpath("dask.yaml").read_text()
+    dask.config.update_defaults(yaml.safe_load(text))
+
+
+def setting(key: str) -> Any:
+    """The value of a key in the first namespace that has it, or None."""
+    for namespace in NAMESPACES:
+        value = dask.config.get(f"{namespace}.{key}", None)
+        if value is not None:
+            return value
+    return None
+
+
+def _seconds(key: str) -> float | None:
+    value = setting(key)
+    return None if value is None else float(parse_timedelta(value, default="seconds"))
+
+
+def connect_timeout() -> float | None:
+    """Seconds that one try to connect may take; None: as long as Dask lets it."""
+    return _seconds("connect-timeout")
+
+
+def close_timeout() -> float:
+    """Seconds that closing may take for what was sent."""
+    return _seconds("close-timeout") or 0.0
+
+
+def progress_mode() -> str:
+    """How the worker of a loop makes progress, see hawser.Worker."""
+    return setting("progress") or "blocking"
+
+
+def refuse_encryption(address: str, connection_args: Mapping[str, Any]) -> None:
+    """Raises RuntimeError where encryption is required: UCX has none."""
+    if connection_args.get("require_encryption"):
+        raise RuntimeError(f"encryption is required, but {address} is not encrypted: use tls://")
+
+
+def _transports() -> list[str]:
+    """UCX's names of the transports that the settings allow; empty: UCX's choice."""
+    infiniband, nvlink = setting("infiniband"), setting("nvlink")
+    if not (setting("tcp") or infiniband or nvlink):
+        return []
+    names = ["rc"] if infiniband else []
+    # Unlike distributed-ucxx, an explicit choice keeps shared memory for peers on this machine.
+    names += ["tcp", "sm", "self"]
+    if nvlink or setting("cuda-copy"):
+        names.append("cuda_copy")
+    if nvlink:
+        names.append("cuda_ipc")
+    return names
+
+
+def ucx_config() -> dict[str, str]:
+    """UCX's settings: the process's environment, then the keys, then those of `environment`."""
+    config: dict[str, str] = {}
+    transports = _transports()
+    if transports:
+        config["TLS"] = ",".join(transports)
+        config["SOCKADDR_TLS_PRIORITY"] = "rdmacm" if setting("rdmacm") else "tcp"
+    if setting("net-devices"):
+        config["NET_DEVICES"] = setting("net-devices")
+    for name, value in (setting("environment") or {}).items():
+        key = name.upper().replace("-", "_").removeprefix("UCX_")
+        if key in config:
+            log.warning("UCX_%s of distributed.comm.ucx.environment is ignored: other settings decide it", key)
+        else:
+            config[key] = str(value)
+    for key in [key for key in config if f"UCX_{key}" in os.environ]:
+        log.info("UCX_%s of the environment is used instead of Dask's settings", key)
+        del config[key]
+    return config
+
+
+def context_options() -> dict[str, Any]:
+    """The arguments of hawser.Context."""
+    options: dict[str, Any] = {"features": ("am",), "config": ucx_config(), "name": "dask"}
+    if path := setting("psk-file"):
+        with open(path, "rb") as file:
+            options["psk"] = file.read().strip()
+    return options

@@ -1,0 +1,38 @@
+"""Connecting to a listener of Dask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from distributed.comm.addressing import parse_host_port
+from distributed.comm.core import CommClosedError, Connector, FatalCommClosedError
+
+import hawser
+
+from ._comm import HawserComm
+from ._config import close_timeout, connect_timeout, refuse_encryption
+from ._workers import loop_worker
+
+# Trying again does not help.
+_FATAL = (hawser.AuthError, hawser.PeerVersionError, hawser.ProtocolError)
+
+
+class HawserConnector(Connector):
+    """Makes connections of one scheme."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+
+    async def connect(self, address: str, deserialize: bool = True, **connection_args: Any) -> HawserComm:
+        """Connect to `host:port`. Raises FatalCommClosedError where another try is useless,
+        CommClosedError for every other failure; cancelling it leaves nothing behind."""
+        refuse_encryption(self.prefix + address, connection_args)
+        host, port = parse_host_port(address)
+        try:
+            endpoint = await hawser.connect(
+                host, port, worker=loop_worker(), timeout=connect_timeout(), close_timeout=close_timeout()
+            )
+        except hawser.HawserError as e:
+            error = FatalCommClosedError if isinstance(e, _FATAL) else CommClosedError
+            raise error(f"connecting to {self.prefix}{address}: {type(e).__name__}: {e}") from e
+        return HawserComm(endpoint, self.prefix, deserialize)

@@ -1,0 +1,118 @@
+"""Waiting for peers of Dask."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from distributed.comm.addressing import parse_host_port, unparse_host_port
+from distributed.comm.core import CommClosedError
+from distributed.comm.utils import ensure_concrete_host
+from distributed.utils import ensure_ip
+
+import hawser
+
+from ._comm import HawserComm
+from ._config import close_timeout, refuse_encryption
+from ._workers import loop_worker
+
+try:
+    from distributed.comm.core import BaseListener
+except ImportError:  # before 2023.6.1
+    from distributed.comm.core import Listener as BaseListener
+
+log = logging.getLogger("hawser.dask")
+
+
+class HawserListener(BaseListener):
+    """Listens at `host:port`; no host is every address, port 0 a free one."""
+
+    def __init__(
+        self,
+        address: str,
+        comm_handler: Callable[[HawserComm], Awaitable[None]] | None = None,
+        deserialize: bool = True,
+        allow_offload: bool = True,
+        default_host: str | None = None,
+        default_port: int = 0,
+        prefix: str = "hawser://",
+        **connection_args: Any,
+    ) -> None:
+        super().__init__()
+        refuse_encryption(prefix + address, connection_args)
+        self.prefix = prefix
+        self.ip, self.port = parse_host_port(address, default_port)
+        self.default_host = default_host
+        self.comm_handler = comm_handler
+        self.deserialize = deserialize
+        self.allow_offload = allow_offload
+        self._handshake_overrides = connection_args.get("handshake_overrides")
+        self._listener: Any = None
+        self._handlers: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Bind. Raises OSError, with errno EADDRINUSE where that is the reason."""
+        self._loop = asyncio.get_running_loop()
+        host = ensure_ip(self.ip) if self.ip else None
+        try:
+            self._listener = hawser.listen(
+                self.port, host, worker=loop_worker(), on_peer=self._arrived, close_timeout=close_timeout()
+            )
+        except hawser.AddressInUseError as e:
+            raise OSError(errno.EADDRINUSE, f"{self.prefix}{unparse_host_port(self.ip, self.port)}: {e}") from e
+        except hawser.HawserError as e:
+            raise OSError(f"{self.prefix}{unparse_host_port(self.ip, self.port)}: {e}") from e
+        self.port = self._listener.port
+        self._host = host or "0.0.0.0"
+
+    def stop(self) -> None:
+        """Take no more peers; those that are connected stay."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.close()
+
+    def _arrived(self, endpoint: hawser.Endpoint) -> None:
+        if self._listener is None:
+            endpoint.abort()
+            return
+        try:
+            comm = HawserComm(endpoint, self.prefix, self.deserialize)
+        except hawser.HawserError as e:
+            log.debug("a peer left before it was accepted: %s", e)
+            endpoint.abort()
+            return
+        comm.allow_offload = self.allow_offload
+        task = self._loop.create_task(self._handle(comm))
+        self._handlers.add(task)
+        task.add_done_callback(self._handlers.discard)
+
+    async def _handle(self, comm: HawserComm) -> None:
+        try:
+            if self._handshake_overrides is None:
+                await self.on_connection(comm)
+            else:
+                await self.on_connection(comm, self._handshake_overrides)
+        except CommClosedError:
+            log.info("connection from %s closed before the handshake was done", comm.peer_address)
+            comm.abort()
+            return
+        if self.comm_handler is not None:
+            await self.comm_handler(comm)
+
+    def get_host_port(self) -> tuple[str, int]:
+        """The address it is bound to. Raises ValueError before start()."""
+        if self._listener is None:
+            raise ValueError("invalid operation on a listener that is not started")
+        return self._host, self.port
+
+    @property
+    def listen_address(self) -> str:
+        return self.prefix + unparse_host_port(*self.get_host_port())
+
+    @property
+    def contact_address(self) -> str:
+        host, port = self.get_host_port()
+        return self.prefix + unparse_host_port(ensure_concrete_host(host, default_host=self.default_host), port)

@@ -1,0 +1,32 @@
+"""Who owns `ucx://` in Dask."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+
+import dask
+
+log = logging.getLogger("hawser.dask")
+
+
+def claim_ucx() -> bool:
+    """Take over `ucx://` in this process, if the setting `distributed.comm.ucx.owner` says so.
+
+    Connections and listeners that exist keep their transport. True if the scheme is Hawser's now.
+    Raises ValueError if the setting is none of "auto", "hawser", "none".
+    """
+    owner = dask.config.get("distributed.comm.ucx.owner", "auto")
+    if owner in ("none", None, False):
+        return False
+    if owner not in ("auto", "hawser"):
+        raise ValueError(f'distributed.comm.ucx.owner is {owner!r}; it must be "auto", "hawser" or "none"')
+    if owner == "auto" and importlib.util.find_spec("distributed_ucxx") is not None:
+        log.info('ucx:// is left to distributed-ucxx; set distributed.comm.ucx.owner to "hawser" to change that')
+        return False
+    from distributed.comm.registry import backends
+
+    from ._backend import UCXBackend
+
+    backends["ucx"] = UCXBackend()
+    return True
