@@ -33,7 +33,7 @@ class _Finder:
 
 
 def _claim():
-    from hawser.dask import claim_ucx
+    from hawser.dask._owner import claim_ucx
 
     claim_ucx()
 

@@ -8,6 +8,9 @@ are imported (see _hawser_dask), if `distributed.comm.ucx.owner` says so: "auto"
 unless distributed-ucxx is installed, "hawser" takes it from everybody, "none" leaves it alone.
 """
 
+# First: the hook may want this package while that is being imported.
+import distributed.comm as _  # noqa: F401
+
 from ._backend import HawserBackend, UCXBackend
 from ._comm import HawserComm
 from ._config import load_defaults
@@ -16,6 +19,7 @@ from ._listener import HawserListener
 from ._owner import claim_ucx
 
 load_defaults()
+claim_ucx()
 
 __all__ = [
     "HawserBackend",

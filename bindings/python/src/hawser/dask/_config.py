@@ -74,11 +74,12 @@ def _transports() -> list[str]:
     return names
 
 
-def ucx_config() -> dict[str, str]:
-    """UCX's settings: the process's environment, then the keys, then those of `environment`."""
+def ucx_config(ipv6: bool = False) -> dict[str, str]:
+    """UCX's settings: the process's environment wins, then the keys, then those of `environment`."""
     config: dict[str, str] = {}
-    transports = _transports()
-    if transports:
+    if ipv6:
+        config["TCP_AF_PRIO"] = "inet6,inet"
+    if transports := _transports():
         config["TLS"] = ",".join(transports)
         config["SOCKADDR_TLS_PRIORITY"] = "rdmacm" if setting("rdmacm") else "tcp"
     if setting("net-devices"):
@@ -95,9 +96,9 @@ def ucx_config() -> dict[str, str]:
     return config
 
 
-def context_options() -> dict[str, Any]:
+def context_options(ipv6: bool = False) -> dict[str, Any]:
     """The arguments of hawser.Context."""
-    options: dict[str, Any] = {"features": ("am",), "config": ucx_config(), "name": "dask"}
+    options: dict[str, Any] = {"features": ("am",), "config": ucx_config(ipv6), "name": "dask"}
     if path := setting("psk-file"):
         with open(path, "rb") as file:
             options["psk"] = file.read().strip()

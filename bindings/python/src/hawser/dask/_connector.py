@@ -30,7 +30,7 @@ class HawserConnector(Connector):
         host, port = parse_host_port(address)
         try:
             endpoint = await hawser.connect(
-                host, port, worker=loop_worker(), timeout=connect_timeout(), close_timeout=close_timeout()
+                host, port, worker=loop_worker(host), timeout=connect_timeout(), close_timeout=close_timeout()
             )
         except hawser.HawserError as e:
             error = FatalCommClosedError if isinstance(e, _FATAL) else CommClosedError

@@ -22,7 +22,7 @@ from ._workers import loop_worker
 try:
     from distributed.comm.core import BaseListener
 except ImportError:  # before 2023.6.1
-    from distributed.comm.core import Listener as BaseListener
+    from distributed.comm.core import Listener as BaseListener  # type: ignore[assignment]
 
 log = logging.getLogger("hawser.dask")
 
@@ -59,7 +59,7 @@ class HawserListener(BaseListener):
         host = ensure_ip(self.ip) if self.ip else None
         try:
             self._listener = hawser.listen(
-                self.port, host, worker=loop_worker(), on_peer=self._arrived, close_timeout=close_timeout()
+                self.port, host, worker=loop_worker(host), on_peer=self._arrived, close_timeout=close_timeout()
             )
         except hawser.AddressInUseError as e:
             raise OSError(errno.EADDRINUSE, f"{self.prefix}{unparse_host_port(self.ip, self.port)}: {e}") from e

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import logging
 
 import dask
 
 log = logging.getLogger("hawser.dask")
+
+
+@functools.cache
+def _say_once(text: str) -> None:
+    log.info(text)
 
 
 def claim_ucx() -> bool:
@@ -22,7 +28,7 @@ def claim_ucx() -> bool:
     if owner not in ("auto", "hawser"):
         raise ValueError(f'distributed.comm.ucx.owner is {owner!r}; it must be "auto", "hawser" or "none"')
     if owner == "auto" and importlib.util.find_spec("distributed_ucxx") is not None:
-        log.info('ucx:// is left to distributed-ucxx; set distributed.comm.ucx.owner to "hawser" to change that')
+        _say_once('ucx:// is left to distributed-ucxx; set distributed.comm.ucx.owner to "hawser" to change that')
         return False
     from distributed.comm.registry import backends
 

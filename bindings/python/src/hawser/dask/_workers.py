@@ -1,4 +1,4 @@
-"""The workers of Hawser that carry Dask's connections: one for each event loop."""
+"""The workers of Hawser that carry Dask's connections: one for each event loop and address family."""
 
 from __future__ import annotations
 
@@ -11,44 +11,53 @@ from hawser import _worker
 from ._config import context_options, progress_mode
 
 _lock = threading.Lock()
-_workers: dict[asyncio.AbstractEventLoop, hawser.Worker] = {}
-_context: hawser.Context | None = None
+_workers: dict[tuple[asyncio.AbstractEventLoop, bool], hawser.Worker] = {}
+_contexts: dict[bool, hawser.Context] = {}
 
 
-def loop_worker() -> hawser.Worker:
-    """The worker of the running loop, opened at its first use."""
-    loop = asyncio.get_running_loop()
-    worker = _workers.get(loop)
+def loop_worker(host: str | None) -> hawser.Worker:
+    """The worker of the running loop for a local or remote address, opened at its first use.
+
+    A UCX context serves one family of addresses, so IPv6 has contexts and workers of its own.
+    """
+    ipv6 = host is not None and ":" in host
+    key = asyncio.get_running_loop(), ipv6
+    worker = _workers.get(key)
     if worker is None or worker.closed:
         with _lock:
             _sweep()
-            worker = _workers[loop] = hawser.Worker(_open_context(), progress=progress_mode(), name="dask", am_ids=())
+            worker = hawser.Worker(_open_context(ipv6), progress=progress_mode(), name="dask", am_ids=())
+            _workers[key] = worker
     return worker
 
 
-def _open_context() -> hawser.Context:
-    global _context
-    if _context is None or _context.closed:
-        _context = hawser.Context(**context_options())
-    return _context
+def _open_context(ipv6: bool) -> hawser.Context:
+    context = _contexts.get(ipv6)
+    if context is None or context.closed:
+        options = context_options(ipv6)
+        try:
+            context = _contexts[ipv6] = hawser.Context(**options)
+        except hawser.HawserError as e:
+            # Not an OSError: Dask would try again and again.
+            raise RuntimeError(f"UCX cannot be used with the settings {options['config']}: {e}") from e
+    return context
 
 
 def _sweep() -> None:
     """Workers of closed loops are closed beside everything else: nobody progresses them there."""
-    for loop in [loop for loop in _workers if loop.is_closed()]:
-        worker = _workers.pop(loop)
+    for key in [key for key in _workers if key[0].is_closed()]:
+        worker = _workers.pop(key)
         threading.Thread(target=worker.close_wait, args=(5.0,), name="hawser-close", daemon=True).start()
 
 
 def _close_all() -> None:
-    global _context
     with _lock:
         for worker in _workers.values():
             worker.close_wait(1.0)
         _workers.clear()
-        if _context is not None:
-            _context.close(1.0)
-            _context = None
+        for context in _contexts.values():
+            context.close(1.0)
+        _contexts.clear()
 
 
 _worker.at_exit.append(_close_all)

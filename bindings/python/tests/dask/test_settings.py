@@ -1,0 +1,137 @@
+"""Who owns ucx://, and what the settings of Dask mean for UCX. Each program is a process of its own."""
+
+import os
+import subprocess
+import sys
+from importlib import resources
+
+import dask
+import jsonschema
+import pytest
+import yaml
+from distributed.comm import connect
+
+from hawser.dask import _config
+
+OWNER = """
+import logging
+logging.basicConfig(level=logging.INFO, format="%(message)s")
+import distributed
+from distributed.comm.registry import backends, get_backend
+print(type(get_backend("ucx")).__module__, type(get_backend("hawser")).__module__)
+"""
+
+
+def run(program, **env):
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, env={**os.environ, **env}
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split(), done.stderr
+
+
+def test_ucx_is_owned_without_configuration():
+    assert run(OWNER)[0] == ["hawser.dask._backend"] * 2
+
+
+def test_owner_can_be_none():
+    out, _ = run(OWNER, DASK_DISTRIBUTED__COMM__UCX__OWNER="none")
+    assert out[0].startswith("distributed") and out[1] == "hawser.dask._backend"
+
+
+@pytest.mark.parametrize("order", ["import dask", "import hawser", "import hawser.dask", "import distributed.comm"])
+def test_order_of_imports_does_not_matter(order):
+    assert run(order + OWNER)[0] == ["hawser.dask._backend"] * 2
+
+
+def test_distributed_ucxx_keeps_the_scheme(tmp_path):
+    (tmp_path / "distributed_ucxx.py").write_text(
+        "from distributed.comm.registry import backends\n"
+        "from distributed.comm.tcp import TCPBackend\n"
+        "backends['ucx'] = TCPBackend()\n"
+    )
+    out, err = run(OWNER, PYTHONPATH=str(tmp_path))
+    assert out[0] == "distributed.comm.tcp" and err.count("left to distributed-ucxx") == 1
+    out, _ = run(OWNER, PYTHONPATH=str(tmp_path), DASK_DISTRIBUTED__COMM__UCX__OWNER="hawser")
+    assert out[0] == "hawser.dask._backend"
+
+
+def test_nothing_of_dask_is_touched_without_dask():
+    out, _ = run("import sys, hawser; print([m for m in sys.modules if m.split('.')[0] in ('dask', 'distributed')])")
+    assert out == ["[]"]
+
+
+# ---- Keys ----
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch):
+    for name in ("UCX_TLS", "UCX_NET_DEVICES", "UCX_SOCKADDR_TLS_PRIORITY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("namespace", _config.NAMESPACES)
+@pytest.mark.parametrize(
+    "keys, tls",
+    [
+        ({}, None),
+        ({"cuda-copy": True}, None),
+        ({"tcp": True}, "tcp,sm,self"),
+        ({"tcp": True, "cuda-copy": True}, "tcp,sm,self,cuda_copy"),
+        ({"infiniband": True}, "rc,tcp,sm,self"),
+        ({"nvlink": True}, "tcp,sm,self,cuda_copy,cuda_ipc"),
+        ({"infiniband": True, "nvlink": True}, "rc,tcp,sm,self,cuda_copy,cuda_ipc"),
+    ],
+)
+def test_transports(namespace, keys, tls):
+    with dask.config.set({f"{namespace}.{key}": value for key, value in keys.items()}):
+        config = _config.ucx_config()
+    assert config.get("TLS") == tls
+    assert config.get("SOCKADDR_TLS_PRIORITY") == (tls and "tcp")
+
+
+def test_precedence(monkeypatch, caplog):
+    keys = {
+        "distributed.comm.ucx.tcp": True,
+        "distributed.comm.ucx.rdmacm": True,
+        "distributed.comm.ucx.environment": {"tls": "rc", "rndv-thresh": 8192},
+    }
+    with dask.config.set(keys):
+        assert _config.ucx_config() == {
+            "TLS": "tcp,sm,self",
+            "SOCKADDR_TLS_PRIORITY": "rdmacm",
+            "RNDV_THRESH": "8192",
+        }
+        assert "UCX_TLS" in caplog.text
+        monkeypatch.setenv("UCX_TLS", "tcp,self")
+        assert "TLS" not in _config.ucx_config()
+
+
+def test_environment_variables_of_dask():
+    program = "from hawser.dask import _config; print(_config.ucx_config()['TLS'])"
+    assert run(program, DASK_DISTRIBUTED__COMM__UCX__INFINIBAND="True")[0] == ["rc,tcp,sm,self"]
+    assert run(program, DASK_DISTRIBUTED_UCXX__TCP="True")[0] == ["tcp,sm,self"]
+
+
+async def test_unusable_settings_are_refused_at_once():
+    with dask.config.set({"distributed.comm.ucx.environment": {"tls": "no_such_transport"}}):
+        with pytest.raises(RuntimeError, match="no_such_transport"):
+            await connect("ucx://127.0.0.1:1", timeout=30)
+
+
+def test_key_file(tmp_path):
+    (tmp_path / "key").write_bytes(b"0123456789abcdef\n")
+    with dask.config.set({"distributed.comm.ucx.psk-file": str(tmp_path / "key")}):
+        assert _config.context_options()["psk"] == b"0123456789abcdef"
+
+
+def test_defaults_fit_the_schema():
+    files = resources.files("hawser.dask")
+    schema = yaml.safe_load(files.joinpath("dask-schema.yaml").read_text())
+    defaults = yaml.safe_load(files.joinpath("dask.yaml").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(defaults, schema)
+    keys = set(defaults["distributed"]["comm"]["ucx"])
+    assert keys == set(schema["$defs"]["ucx"]["properties"])
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"distributed": {"comm": {"ucx": {"tcp": "yes"}}}}, schema)
