@@ -245,6 +245,8 @@ int32_t hws_context_open(const hws_context_opts *opts, hws_id *out)
         return hws__fail(hws__obj_missing(&hws__objects), 0, "no context is free");
     }
     hws__list_init(&c->memories);
+    c->host = hws__host_hash();
+    c->network = hws__host_network();
     if ((r = fill(c, &o)) < 0) {
         free_parts(c);
         hws__obj_free(&hws__objects, &c->obj);

@@ -19,6 +19,8 @@ struct hws__context {
     ucp_context_h ucx; /* everything */
     ucp_context_h tcp; /* made when first needed: no shared memory */
     char **config;     /* the user's pairs */
+    uint64_t host;     /* hws__host_hash() */
+    uint32_t network;  /* hws__host_network() */
     uint32_t flags;
     uint64_t features;
     bool no_room; /* /dev/shm is full: opened without shared memory */

@@ -137,6 +137,8 @@ bool hws__endpoint_attach(struct hws__endpoint *ep, struct hws__uworker *u, ucp_
     if (ep->raw) {
         ep->worker->raw_count++;
     }
+    /* Until the hello says where the peer is. */
+    hws__uworker_set_deaf(u, u->role == HWS__ISOLATED && !ep->raw);
     hws__uworker_heat(u);
     return true;
 }
@@ -190,6 +192,7 @@ void hws__endpoint_detach(struct hws__endpoint *ep)
     }
     ep->ucx = NULL;
     ep->uworker = NULL;
+    hws__uworker_set_deaf(u, false);
     if (u->role == HWS__ISOLATED) {
         HWS__COUNT(ep->worker, isolated, -1);
     }
@@ -244,7 +247,8 @@ void hws__endpoint_opened(struct hws__endpoint *ep)
     if (ep->transports & HWS_TRANSPORT_TCP) {
         hws__sockets_watch_peer(ep->uworker->efd, USER_TIMEOUT_MS);
     }
-    if (ep->reason == HWS_REASON_LOCAL && ep->peer_host != 0 && ep->peer_host != hws__host_hash()) {
+    if (ep->reason == HWS_REASON_LOCAL && ep->peer_host != 0 &&
+        ep->peer_host != ep->worker->context->host) {
         ep->reason = HWS_REASON_REMOTE;
     } else if (ep->reason == HWS_REASON_LOCAL && !(ep->transports & HWS_TRANSPORT_SHM)) {
         ep->reason = HWS_REASON_SHM_FAILED; /* UCX found no way: another PID namespace, say */

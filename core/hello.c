@@ -43,7 +43,8 @@ struct control {
     unsigned char nonce[HWS__NONCE], proof[HWS__PROOF];
     uint64_t multi_bytes_max; /* the sender takes multi-buffer messages up to here */
     uint32_t multi_count_max;
-    unsigned char zero[12];
+    uint32_t network; /* the sender's network namespace */
+    unsigned char zero[8];
 };
 
 _Static_assert(sizeof(struct control) == 128, "the wire format");
@@ -99,7 +100,8 @@ static void send_control(struct hws__endpoint *ep, struct control *c, enum type 
     m->ucx_minor = (uint8_t)hws__ucx.minor;
     m->flags = (ep->uworker->role != HWS__ISOLATED ? FLAG_SHARED : 0) |
                (ep->worker->context->psk != NULL ? FLAG_KEY : 0);
-    m->host = hws__host_hash();
+    m->host = ep->worker->context->host;
+    m->network = ep->worker->context->network;
     m->pid = (uint64_t)getpid();
     m->reason = ep->reason;
     m->multi_bytes_max = ep->worker->multi_bytes_max;
@@ -395,6 +397,22 @@ ucs_status_t hws__control_cb(void *arg, const void *header, size_t header_length
         stranger(ep);
         return UCS_OK;
     }
+<<<<<<< HEAD
     take(ep, &m);
+=======
+    memcpy(&m, data, sizeof m);
+    if (m.magic != MAGIC || m.protocol != HWS__PROTOCOL) {
+        stranger(ep);
+        return UCS_OK;
+    }
+    ep->peer_host = m.host;
+    ep->peer_pid = m.pid;
+    hws__uworker_set_deaf(u, u->role == HWS__ISOLATED && m.host == u->context->host &&
+                                 m.network != u->context->network);
+    ep->multi_bytes_max = m.multi_bytes_max;
+    ep->multi_count_max = m.multi_count_max;
+    ep->send_flags = m.flags & FLAG_SHARED ? UCP_AM_SEND_FLAG_REPLY : 0;
+    dispatch(ep, &m);
+>>>>>>> f51ea9a (Look at UCX workers that another network namespace cannot wake, and never write to a closed wake-up descriptor)
     return UCS_OK;
 }

@@ -55,6 +55,13 @@ uint64_t hws__host_hash(void)
     return hash != 0 ? hash : 1;
 }
 
+uint32_t hws__host_network(void)
+{
+    struct stat st;
+
+    return stat("/proc/self/ns/net", &st) == 0 ? (uint32_t)st.st_ino : 0;
+}
+
 /* ---- what is left ---- */
 
 uint64_t hws__shm_free(void)

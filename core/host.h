@@ -14,6 +14,9 @@
  */
 uint64_t hws__host_hash(void);
 
+/** Which network namespace of this machine the process is in; 0 if that cannot be told. */
+uint32_t hws__host_network(void);
+
 /** Bytes free in /dev/shm; UINT64_MAX if that cannot be told. */
 uint64_t hws__shm_free(void);
 

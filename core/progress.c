@@ -57,13 +57,17 @@ void hws__wake(struct hws__worker *w)
     if (atomic_load(&w->sleepers) == 0 && !atomic_load(&w->armed)) {
         return;
     }
+    /* ORDER: seq_cst; the end of a worker takes `wakeable` back first, then waits for `waking` to be 0:
+     * the caller may come when the worker is over. */
+    atomic_fetch_add(&w->waking, 1);
     /* Once until somebody wakes: the sleeper resets it. */
-    if (atomic_exchange(&w->signalled, 1) == 0) {
+    if (atomic_load(&w->wakeable) && atomic_exchange(&w->signalled, 1) == 0) {
         atomic_fetch_add_explicit(&w->count.signals, 1, memory_order_relaxed);
         if (write(w->wakefd, &one, sizeof one) < 0 && errno != EAGAIN) {
             atomic_store(&w->signalled, 0);
         }
     }
+    atomic_fetch_sub(&w->waking, 1);
 }
 
 static void call(hws_event_fn fn, void *arg, const hws_event *event)
@@ -225,25 +229,26 @@ static int look_at_cold(struct hws__worker *w)
 /*
  * The safety net: work in cold UCX workers that nothing announced. By the clock, not by the length of
  * one sleep: a program may never sleep long. An empty progress may still have taken what the arming
- * stood for, so each is armed again.
+ * stood for, so each is armed again. Deaf ones (uworker.h) are looked at each time.
  */
 static int check_cold(struct hws__worker *w, uint64_t now)
 {
+    bool all = now - w->cold_checked >= HWS__SAFETY_NS;
     int lost = 0;
 
-    if (now - w->cold_checked < HWS__SAFETY_NS) {
+    if (!all && w->deaf_count == 0) {
         return 0;
     }
-    w->cold_checked = now;
+    w->cold_checked = all ? now : w->cold_checked;
     for (struct hws__list *n = w->uworkers.next; n != &w->uworkers; n = n->next) {
         struct hws__uworker *u = hws__container(n, struct hws__uworker, link);
 
-        if (u->hot) {
+        if (u->hot || !(all || u->deaf)) {
             continue;
         }
         if (hws__ucx.ucp_worker_progress(u->ucx) != 0) {
             look_at_cold(w);
-            lost += !u->hot; /* else it was announced just now */
+            lost += !u->hot && !u->deaf; /* else it was announced just now */
             hws__uworker_heat(u);
         } else if (hws__uworker_cool(u) < 0) {
             hws__uworker_heat(u);
@@ -334,7 +339,9 @@ int hws__progress(struct hws__worker *w)
 
 static uint64_t next_deadline(struct hws__worker *w)
 {
-    uint64_t d = w->next_deadline;
+    uint64_t d = w->deaf_count == 0 ? UINT64_MAX : hws__now() + HWS__DEAF_NS;
+
+    d = w->next_deadline < d ? w->next_deadline : d;
 
     if (w->heap_size != 0 && w->heap[0]->deadline < d) {
         d = w->heap[0]->deadline;

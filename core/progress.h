@@ -20,6 +20,8 @@
 #define HWS__LOOK_NS 1000000u
 /** Empty sweeps between the slow checks: deadlines, cold workers. About 50 us. */
 #define HWS__TICK 2048u
+/** How often UCX workers that the peer cannot wake are looked at. */
+#define HWS__DEAF_NS 1000000u
 /** The safety net: how often cold UCX workers are looked at unasked, and how long a sleep may be. */
 #define HWS__SAFETY_NS 1000000000u
 

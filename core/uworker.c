@@ -205,6 +205,12 @@ int32_t hws__uworker_cool(struct hws__uworker *u)
     return HWS_OK;
 }
 
+void hws__uworker_set_deaf(struct hws__uworker *u, bool deaf)
+{
+    u->worker->deaf_count += (uint32_t)deaf - (uint32_t)u->deaf;
+    u->deaf = deaf;
+}
+
 static uint32_t ep_hash(ucp_ep_h ep, uint32_t slots)
 {
     return (uint32_t)(((uintptr_t)ep >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (slots - 1);

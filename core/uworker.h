@@ -33,6 +33,7 @@ struct hws__uworker {
     int efd;
     bool hot;
     bool raw;                /* the peer is a plain UCX program */
+    bool deaf;               /* the peer may be unable to wake it */
     _Atomic bool destroying; /* on the background thread */
     uint32_t pending;        /* requests of operations that it holds */
     uint64_t dead_since;
@@ -70,6 +71,12 @@ void hws__uworker_heat(struct hws__uworker *u);
 void hws__uworker_heat_again(struct hws__uworker *u);
 /** Arm; 0 and cold, or HWS_E_BUSY and still hot. */
 int32_t hws__uworker_cool(struct hws__uworker *u);
+
+/**
+ * UCX wakes a sleeping peer on shared memory through an abstract Unix socket, which does not cross
+ * network namespaces. A deaf UCX worker is looked at every HWS__DEAF_NS instead.
+ */
+void hws__uworker_set_deaf(struct hws__uworker *u, bool deaf);
 
 /** The endpoints of a shared UCX worker, by their UCX handle. */
 bool hws__uworker_ep_add(struct hws__uworker *u, struct hws__endpoint *ep);

@@ -73,6 +73,7 @@ static int32_t init_fds(struct hws__worker *w)
         epoll_ctl(w->epfd, EPOLL_CTL_ADD, w->timerfd, &e) != 0) {
         return hws__fail_errno(errno, 0, "epoll: %s", strerror(errno));
     }
+    atomic_store(&w->wakeable, true);
     return HWS_OK;
 }
 
@@ -127,6 +128,11 @@ static void free_parts(struct hws__worker *w)
     free(w->cpu_mask);
     w->heap = NULL;
     w->cpu_mask = NULL;
+    /* ORDER: seq_cst, see hws__wake(): nobody may write to a number that is somebody else's by then. */
+    atomic_store(&w->wakeable, false);
+    while (atomic_load(&w->waking) != 0) {
+        sched_yield();
+    }
     if (w->epfd >= 0) {
         close(w->epfd);
     }
@@ -173,6 +179,7 @@ static struct hws__worker *own_memory(void)
         hws__deliver(w);
     }
     hws__op_drain(w);
+    atomic_store(&w->armed, false);
     memset((char *)(&w->obj + 1) + HWS__KEEP(struct hws__worker, signalled), 0,
            sizeof *w - offsetof(struct hws__worker, signalled));
     return w;

@@ -50,10 +50,13 @@ struct hws__counters {
 struct hws__worker {
     struct hws__obj obj;
 
-    /* What other threads look at; ownership itself is in `obj`. The first two outlive the worker:
+    /* What other threads look at; ownership itself is in `obj`. Those before `signalled` outlive the worker:
      * who still is inside when it ends, and its memory becomes another's, counts itself out. */
     _Atomic uint32_t waiters;  /* threads inside a wait */
     _Atomic uint32_t sleepers; /* threads in epoll_wait: a change must signal them */
+    _Atomic uint32_t waking;   /* threads inside hws__wake() */
+    _Atomic bool wakeable;     /* wakefd is there */
+    _Atomic bool armed;        /* the host polls epfd */
     _Atomic uint32_t signalled;
     _Atomic uint32_t activity; /* grows while somebody makes progress */
     _Atomic(struct hws__op *) submissions;
@@ -87,6 +90,7 @@ struct hws__worker {
     struct hws__list flushing;
     uint32_t raw_count;   /* raw endpoints */
     uint32_t dead_count;  /* isolated UCX workers whose connection is over */
+    uint32_t deaf_count;  /* UCX workers that nothing may wake */
     uint32_t pending_ucx; /* operations that UCX holds */
 
     struct hws__op **heap;
@@ -117,7 +121,6 @@ struct hws__worker {
     bool closing;
     _Atomic bool asked;     /* see hws__obj.asked */
     _Atomic uint32_t pokes; /* calls of hws_worker_signal() */
-    _Atomic bool armed;     /* the host polls epfd */
     _Atomic uint32_t baton; /* futex: waiters that are not the owner sleep on it */
     _Atomic uint32_t jobs;  /* background jobs that will come back */
 
