@@ -364,8 +364,13 @@ static bool is_control(struct control *m, const void *data, size_t length, uint6
 
 static void take(struct hws__endpoint *ep, const struct control *m)
 {
+    const struct hws__context *c = ep->worker->context;
+
     ep->peer_host = m->host;
     ep->peer_pid = m->pid;
+    if (ep->uworker->role == HWS__ISOLATED) {
+        hws__uworker_set_deaf(ep->uworker, m->host == c->host && m->network != c->network);
+    }
     ep->multi_bytes_max = m->multi_bytes_max;
     ep->multi_count_max = m->multi_count_max;
     ep->send_flags = m->flags & FLAG_SHARED ? UCP_AM_SEND_FLAG_REPLY : 0;
@@ -397,22 +402,6 @@ ucs_status_t hws__control_cb(void *arg, const void *header, size_t header_length
         stranger(ep);
         return UCS_OK;
     }
-<<<<<<< HEAD
     take(ep, &m);
-=======
-    memcpy(&m, data, sizeof m);
-    if (m.magic != MAGIC || m.protocol != HWS__PROTOCOL) {
-        stranger(ep);
-        return UCS_OK;
-    }
-    ep->peer_host = m.host;
-    ep->peer_pid = m.pid;
-    hws__uworker_set_deaf(u, u->role == HWS__ISOLATED && m.host == u->context->host &&
-                                 m.network != u->context->network);
-    ep->multi_bytes_max = m.multi_bytes_max;
-    ep->multi_count_max = m.multi_count_max;
-    ep->send_flags = m.flags & FLAG_SHARED ? UCP_AM_SEND_FLAG_REPLY : 0;
-    dispatch(ep, &m);
->>>>>>> f51ea9a (Look at UCX workers that another network namespace cannot wake, and never write to a closed wake-up descriptor)
     return UCS_OK;
 }
