@@ -41,7 +41,10 @@ static void setup(void)
     listener->worker = worker;
     listener->flags = HWS_LISTENER_EXPLICIT; /* a peer that is let in waits for the application */
     hws__obj_publish(&hws__objects, &listener->obj);
-    uworker = (struct hws__uworker){.worker = worker, .role = HWS__ISOLATED, .hot = true};
+    uworker = (struct hws__uworker){
+        .worker = worker, .context = &context, .role = HWS__ISOLATED, .hot = true};
+    context.host = 5;
+    context.network = 7;
 }
 
 TestSuite(hello, .init = setup);
@@ -97,6 +100,29 @@ static void check_stranger(uint64_t strangers)
     cr_assert_eq(listener->strangers, strangers);
     cr_assert_not(ep->hello_done);
     cr_assert_not(ep->open);
+}
+
+/* A peer on this machine, but in another network: nothing of it can wake this side. */
+Test(hello, a_peer_of_another_network_namespace_cannot_wake)
+{
+    const struct {
+        uint64_t host;
+        uint32_t network;
+        bool deaf;
+    } peers[] = {{5, 7, false}, {5, 8, true}, {6, 7, false}, {6, 8, false}};
+
+    for (size_t i = 0; i < sizeof peers / sizeof *peers; i++) {
+        unsigned char m[SIZE];
+
+        wait_hello(true, false);
+        make(m, HELLO, 0);
+        memcpy(m + 16, &peers[i].host, sizeof peers[i].host);
+        memcpy(m + SIZE - 12, &peers[i].network, sizeof peers[i].network);
+        receive(m, sizeof m);
+        cr_assert_eq(uworker.deaf, peers[i].deaf);
+        cr_assert_eq(worker->deaf_count, peers[i].deaf);
+        drop();
+    }
 }
 
 Test(hello, a_hello_is_let_in)
