@@ -279,8 +279,7 @@ static const struct fields fields_of_hws_rkey_info = {"hws_rkey_info", sizeof(hw
 
 static const struct field fields_of_hws_blob_item_[] = {
     {"key", FIELD_U64, offsetof(hws_blob_item, key), 0, NULL},
-    {"data", FIELD_ADDRESS, offsetof(hws_blob_item, data), 0, NULL},
-    {"length", FIELD_U64, offsetof(hws_blob_item, length), 0, NULL},
+    {"data", FIELD_BYTES, offsetof(hws_blob_item, data), offsetof(hws_blob_item, length), NULL},
     {NULL, 0, 0, 0, NULL},
 };
 static const struct fields fields_of_hws_blob_item = {"hws_blob_item", sizeof(hws_blob_item), 0, fields_of_hws_blob_item_};

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import json
 import sys
 from pathlib import Path
 
@@ -56,6 +57,7 @@ def abandoned(root: Path, files: dict[str, str]) -> list[str]:
 def main(root: Path, argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="abi/gen.py", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, show what would change")
+    parser.add_argument("--release", action="store_true", help="keep the description as that of a release")
     parser.add_argument("--root", type=Path, default=root, help="the tree to work in")
     args = parser.parse_args(argv)
     try:
@@ -75,7 +77,20 @@ def main(root: Path, argv: list[str]) -> int:
     for path in stale:
         (args.root / path).unlink()
         print(f"removed {path}")
+    if args.release:
+        print(f"wrote {keep(args.root, files['abi/abi.json'])}")
     return 0
+
+
+def keep(root: Path, text: str) -> Path:
+    """Writes the description to abi/releases: what every later one is held to."""
+    document = json.loads(text)
+    name = document["version"].rpartition(".")[0]
+    document["generated"] = f"The ABI as released in {name}. Nothing here changes; see tests/abi/test_releases.py."
+    path = root / "abi" / "releases" / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return path
 
 
 def _check(root: Path, files: dict[str, str], stale: list[str]) -> int:

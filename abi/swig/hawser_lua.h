@@ -245,6 +245,27 @@ static int get_record(lua_State *L, int at, const struct fields *fields, void *t
     return 0;
 }
 
+/* Structures from a list of tables, which holds their strings. */
+static int get_records(lua_State *L, int at, const struct fields *fields, void **to, uint64_t *count)
+{
+    char *records;
+
+    if (!lua_istable(L, at)) {
+        lua_pushliteral(L, "a list of tables is expected");
+        return -1;
+    }
+    *count = lua_rawlen(L, at);
+    *to = records = stack_memory(L, ((size_t)*count + 1) * fields->size);
+    for (uint64_t i = 0; i < *count; i++) {
+        luaL_checkstack(L, 8, NULL);
+        lua_rawgeti(L, at, (lua_Integer)i + 1);
+        if (get_record(L, -1, fields, records + i * fields->size) != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
 /* Options of a call. Those of an operation get a place for the event of an inline completion. */
 static int get_options(lua_State *L, int at, const struct fields *fields, void *to)
 {

@@ -255,6 +255,23 @@ static int get_record(PyObject *from, const struct fields *fields, void *to, PyO
     return 0;
 }
 
+/* Structures from a list of dicts. */
+static int get_records(PyObject *from, const struct fields *fields, void **to, uint64_t *count, PyObject **held)
+{
+    PyObject *items = PySequence_List(from);
+    Py_ssize_t n = items == NULL ? -1 : PyList_Size(items);
+    char *records = n < 0 ? NULL : hold_memory(held, (size_t)(n + 1) * fields->size);
+    int failed = records == NULL;
+
+    for (Py_ssize_t i = 0; !failed && i < n; i++) {
+        failed = get_record(PyList_GetItem(items, i), fields, records + (size_t)i * fields->size, held);
+    }
+    Py_XDECREF(items);
+    *to = records;
+    *count = (uint64_t)n;
+    return failed ? -1 : 0;
+}
+
 /* Options of a call. Those of an operation get a place for the event of an inline completion. */
 static int get_options(PyObject *from, const struct fields *fields, void *to, PyObject **held)
 {

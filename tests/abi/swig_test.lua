@@ -136,6 +136,14 @@ function tests.multi_buffer_message()
     hawser.close(detail.buffer)
 end
 
+function tests.blobs()
+    local blob = assert(hawser.blob_pack(worker, 0, {{key = -1, data = "one"}, {key = 7, data = ("x"):rep(10000)}}))
+    equal(hawser.address_query(blob).items, 2)
+    equal(hawser.blob_item_get(blob, 0).key, -1)
+    equal(hawser.blob_item_get(blob, 1).data, ("x"):rep(10000))
+    equal(select(3, hawser.blob_item_get(blob, 2)), hawser.E_NOT_FOUND)
+end
+
 function tests.options()
     local other = assert(hawser.context_open{name = "other", config = {"RNDV_THRESH", "1234"}})
     assert(hawser.worker_open(other, {mode = hawser.PROGRESS_BLOCKING, cpu_mask = {1, -1}}))

@@ -115,6 +115,29 @@ class Messages(WithPair):
         self.assertEqual(parts, [b"abc", b"q" * 100_000])
         parts[1].append(0)
 
+    def test_blobs(self) -> None:
+        items = [{"key": 2**64 - 1, "data": b"one"}, {"key": 7, "data": bytes(10_000)}]
+        blob = hawser.blob_pack(self.pair.worker, 0, items)
+        self.assertEqual(hawser.address_query(blob)["items"], 2)
+        self.assertEqual([hawser.blob_item_get(blob, i) for i in (0, 1)], items)
+        self.assertGreater(len(hawser.worker_address(self.pair.worker, 0)), 16)
+
+    def test_memory_stays_while_it_is_registered(self) -> None:
+        pair = swig_module.Pair(hawser, hawser.FEATURE_RMA | hawser.FEATURE_TAG)
+        target = bytearray(b"." * 64)
+        memory = hawser.mem_register(pair.context, target)
+        with self.assertRaises(BufferError):
+            target.append(0)
+        base = hawser.mem_query(memory)["base"]
+        rkey = hawser.rkey_unpack(pair.client, hawser.rkey_pack(memory, 0), 0)
+        hawser.put(rkey, base + 8, b"hello", {"queue": pair.queue})
+        _, op = hawser.flush(pair.client, {"queue": pair.queue})
+        pair.take(lambda e: e["op"] == op)
+        self.assertEqual(target[8:13], b"hello")
+        hawser.close_wait(memory, 10**10)
+        target.append(0)
+        pair.close()
+
     def test_texts_of_any_length(self) -> None:
         self.assertIn("UCP endpoint", hawser.describe(self.pair.client))
         self.assertEqual(hawser.endpoint_query(self.pair.client)["state"], hawser.STATE_OPEN)

@@ -1031,14 +1031,11 @@ int32_t hws_worker_address(hws_id worker, uint32_t flags, void *address, uint64_
 %apply hws_id *HWS_OUT { hws_id *out };
 %typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"
 %typemap(check) hws_id *op %{
-    if (check_flags(L, arg5, 1) != 0) {
+    if (check_flags(L, arg5, 0) != 0) {
         SWIG_fail;
     }
 %}
 %typemap(argout) hws_id *op %{
-    if (result == HWS_OK) {
-        pin(L, *$1, at2);
-    }
     if (result >= 0) {
         push_posted(L, result, *$1);
         SWIG_arg++;
@@ -1054,7 +1051,7 @@ int32_t hws_connect_address(hws_id worker, const void *address, uint64_t length,
 
 %rename(blob_pack) hws_blob_pack;
 %apply int32_t HWS_ZERO { int32_t hws_blob_pack };
-%apply (const hws_segment *HWS_IN, uint64_t HWS_COUNT) { (const hws_blob_item *items, uint32_t count) };
+%apply (const hws_blob_item *HWS_RECORDS, uint64_t HWS_COUNT) { (const hws_blob_item *items, uint32_t count) };
 %apply (void *HWS_FILL, uint64_t HWS_SIZE, uint64_t *HWS_NEEDED) { (void *blob, uint64_t size, uint64_t *needed) };
 %feature("action") hws_blob_pack %{
     for (int tries = 0; tries < 8; tries++) {
@@ -1088,7 +1085,7 @@ int32_t hws_address_query(const void *address, uint64_t length, hws_address_info
 %rename(blob_item_get) hws_blob_item_get;
 %apply int32_t HWS_ZERO { int32_t hws_blob_item_get };
 %apply (const void *HWS_IN, uint64_t HWS_LENGTH) { (const void *blob, uint64_t length) };
-%apply hws_event *HWS_EVENT { hws_blob_item *item };
+%apply hws_blob_item *HWS_INFO { hws_blob_item *item };
 int32_t hws_blob_item_get(const void *blob, uint64_t length, uint32_t index, hws_blob_item *item);
 %clear int32_t hws_blob_item_get;
 %clear (const void *blob, uint64_t length);
@@ -1096,7 +1093,7 @@ int32_t hws_blob_item_get(const void *blob, uint64_t length, uint32_t index, hws
 
 %rename(plan_open) hws_plan_open;
 %apply int32_t HWS_ZERO { int32_t hws_plan_open };
-%apply (const hws_segment *HWS_IN, uint64_t HWS_COUNT) { (const hws_transfer *transfers, uint64_t count) };
+%apply (const hws_transfer *HWS_RECORDS, uint64_t HWS_COUNT) { (const hws_transfer *transfers, uint64_t count) };
 %apply hws_id *HWS_OUT { hws_id *out };
 %typemap(argout) hws_id *out %{
     unpin_objects(L);

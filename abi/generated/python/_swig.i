@@ -1066,13 +1066,10 @@ int32_t hws_worker_address(hws_id worker, uint32_t flags, void *address, uint64_
 %apply hws_id *HWS_OUT { hws_id *out };
 %typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"
 %typemap(argout) hws_id *op %{
-    if (result == HWS_OK && pin(*$1, held2) != 0) {
-        SWIG_fail;
-    }
     $result = posted($result, result, *$1);
 %}
 %typemap(check) hws_id *op %{
-    if (check_flags(arg5, 1) != 0) {
+    if (check_flags(arg5, 0) != 0) {
         SWIG_fail;
     }
 %}
@@ -1088,7 +1085,7 @@ int32_t hws_connect_address(hws_id worker, const void *address, uint64_t length,
 %feature("docstring") hws_blob_pack "Pack a worker's address and any items, packed remote keys above all, into one blob."
 %thread hws_blob_pack;
 %apply int32_t HWS_ZERO { int32_t hws_blob_pack };
-%apply (const hws_segment *HWS_IN, uint64_t HWS_COUNT) { (const hws_blob_item *items, uint32_t count) };
+%apply (const hws_blob_item *HWS_RECORDS, uint64_t HWS_COUNT) { (const hws_blob_item *items, uint32_t count) };
 %apply (void *HWS_FILL, uint64_t HWS_SIZE, uint64_t *HWS_NEEDED) { (void *blob, uint64_t size, uint64_t *needed) };
 %feature("action") hws_blob_pack %{
     for (int tries = 0; tries < 8; tries++) {
@@ -1125,7 +1122,7 @@ int32_t hws_address_query(const void *address, uint64_t length, hws_address_info
 %feature("docstring") hws_blob_item_get "One item of a blob."
 %apply int32_t HWS_ZERO { int32_t hws_blob_item_get };
 %apply (const void *HWS_IN, uint64_t HWS_LENGTH) { (const void *blob, uint64_t length) };
-%apply hws_event *HWS_EVENT { hws_blob_item *item };
+%apply hws_blob_item *HWS_INFO { hws_blob_item *item };
 int32_t hws_blob_item_get(const void *blob, uint64_t length, uint32_t index, hws_blob_item *item);
 %clear int32_t hws_blob_item_get;
 %clear (const void *blob, uint64_t length);
@@ -1135,7 +1132,7 @@ int32_t hws_blob_item_get(const void *blob, uint64_t length, uint32_t index, hws
 %feature("docstring") hws_plan_open "Prepare a list of transfers with one peer."
 %thread hws_plan_open;
 %apply int32_t HWS_ZERO { int32_t hws_plan_open };
-%apply (const hws_segment *HWS_IN, uint64_t HWS_COUNT) { (const hws_transfer *transfers, uint64_t count) };
+%apply (const hws_transfer *HWS_RECORDS, uint64_t HWS_COUNT) { (const hws_transfer *transfers, uint64_t count) };
 %apply hws_id *HWS_OUT { hws_id *out };
 %typemap(argout) hws_id *out %{
     if (pin(*$1, held2) != 0) {

@@ -53,13 +53,15 @@ def _pattern(f: Function, i: int) -> tuple[str, int]:
             return "hws_event *HWS_EVENTS", 1
         if a.type.base == "hws_id":
             return "(hws_id *HWS_IDS, uint32_t HWS_COUNT)", 2
-        return f"(const hws_segment *HWS_{'IN' if a.direction == 'in' else 'OUT'}, uint64_t HWS_COUNT)", 2
+        if a.type.base == "hws_segment":
+            return f"(const hws_segment *HWS_{'IN' if a.direction == 'in' else 'OUT'}, uint64_t HWS_COUNT)", 2
+        return f"(const {a.type.base} *HWS_RECORDS, uint64_t HWS_COUNT)", 2
     if a.role == "options":
         return f"const {a.type.base} *HWS_OPTIONS", 1
     if a.role == "info":
         return f"{a.type.base} *HWS_INFO", 1
     if a.role == "struct":
-        return "hws_event *HWS_EVENT", 1
+        return ("hws_event *HWS_EVENT" if a.type.base == "hws_event" else f"{a.type.base} *HWS_INFO"), 1
     if a.role == "out" and a.type.pointers == 2 and follows[:1] == ["length"]:
         return "(void **HWS_DATA, uint64_t *HWS_LENGTH)", 2
     if a.role == "out" and not (f.posts and i == len(f.args) - 1):
@@ -78,7 +80,7 @@ def result_pattern(f: Function) -> str | None:
 def holders(f: Function, found: list[Use]) -> list[int]:
     """Numbers (from 1) of the arguments whose memory an operation, or a registered memory, keeps after the call."""
     keeps = f.posts or any(a.role == "out" and a.name == "out" for a in f.args)
-    copied = {"header", "packed"}
+    copied = {"header", "packed", "address"}
     return [
         u.at + 1
         for u in found

@@ -54,7 +54,8 @@ def count_of(s: Struct, f: Field) -> Field | None:
     """The field that counts what a pointer points to."""
     if f.type.pointers != 1 or f.type.base == "char":
         return None
-    names = [f"{f.name}_length"] if f.type.base == "void" else [f"{f.name}_count", "count"]
+    lengths = [f"{f.name}_length"] + (["length"] if f.name == "data" else [])
+    names = lengths if f.type.base == "void" else [f"{f.name}_count", "count"]
     if f.type.base == "uint64_t":
         names.append(f.name.partition("_")[0] + "_words")
     return next((c for c in s.fields if c.name in names and c.type.pointers == 0), None)

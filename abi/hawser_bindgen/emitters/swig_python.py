@@ -160,6 +160,8 @@ def _python(a: Arg, pattern: str, is_op: bool) -> tuple[str | None, str | None]:
         return None, "str" if a.type.base == "char" else "bytes"
     if "HWS_IDS" in pattern:
         return f"{a.name}: Sequence[int]", "list[int]"
+    if "HWS_RECORDS" in pattern:
+        return f"{a.name}: Sequence[Mapping[str, Any]]", None
     if "hws_segment" in pattern:
         return f"{a.name}: Sequence[Buffer]", None
     simple: dict[str, tuple[str | None, str | None]] = {

@@ -19,8 +19,8 @@ from ..model import HEADING, Abi, Arg, Function
 
 FOLDER = "abi/vectors"
 
-#: Kinds of which the runners have a living and a stale id.
-_NUMBERS = {"length": 8, "size": 8, "count": 1, "timeout_ns": 0, "port": 1, "header_length": 1, "period_ns": 0}
+#: Arguments that nothing is wrong with, by their names; other numbers are 1, other texts null.
+_NUMBERS = {"address": 0, "length": 8, "size": 8, "timeout_ns": 0, "period_ns": 0}
 _TEXTS = {"host": "127.0.0.1"}
 
 Vector = dict[str, Any]

@@ -344,13 +344,13 @@ def connect_address(
     worker: int, address: Buffer, endpoint_opts: Options = None, opts: Options = None,
 ) -> tuple[int, int, int | Record]:
     """Connect to a worker by its address, or by a blob that holds one."""
-def blob_pack(worker: int, flags: int, items: Sequence[Buffer]) -> bytes:
+def blob_pack(worker: int, flags: int, items: Sequence[Mapping[str, Any]]) -> bytes:
     """Pack a worker's address and any items, packed remote keys above all, into one blob."""
 def address_query(address: Buffer) -> Record:
     """Describe an address or blob."""
 def blob_item_get(blob: Buffer, index: int) -> Record:
     """One item of a blob."""
-def plan_open(endpoint: int, transfers: Sequence[Buffer]) -> int:
+def plan_open(endpoint: int, transfers: Sequence[Mapping[str, Any]]) -> int:
     """Prepare a list of transfers with one peer."""
 def plan_post(plan: int, opts: Options = None) -> tuple[int, int | Record]:
     """Post all transfers of a plan, in any order."""
