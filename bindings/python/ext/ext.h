@@ -64,10 +64,11 @@ struct core {
 enum result {
     RESULT_NONE,
     RESULT_LENGTH,
-    RESULT_KEEP, /* the object kept with it */
-    RESULT_CALL, /* `keep` is called with the operation */
-    RESULT_ID,   /* source of the event */
-    RESULT_MULTI /* the list of a multi-buffer message, made of `multi` */
+    RESULT_KEEP,  /* the object kept with it */
+    RESULT_CALL,  /* `keep` is called with the operation */
+    RESULT_ID,    /* source of the event */
+    RESULT_MULTI, /* the list of a multi-buffer message, made of `multi` */
+    RESULT_TAG    /* tag of the event */
 };
 
 /** An operation: awaitable, future and coroutine at once. It is its own keeper while it goes on. */
@@ -169,7 +170,7 @@ int endpoint_import(PyObject *module);
 int buffer_import(PyObject *module);
 PyObject *buffer_new(struct core *c, hws_id id, const void *data, uint64_t length);
 struct core *core_of(PyObject *worker);
-extern PyMethodDef functions[];
+extern PyMethodDef functions[], rma_functions[], address_functions[];
 
 /* multi.c */
 int multi_import(PyObject *module);

@@ -286,6 +286,8 @@ static PyObject *value(struct op *op)
         return PyLong_FromUnsignedLongLong(op->length);
     case RESULT_ID:
         return PyLong_FromUnsignedLongLong(op->source);
+    case RESULT_TAG:
+        return PyLong_FromUnsignedLongLong(op->tag);
     case RESULT_KEEP:
         Py_INCREF(op->keep);
         return op->keep;

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import enum
+import io
 import itertools
 import logging
 import os
@@ -146,6 +147,14 @@ class UCXContext(UCXObject):
     def handle(self) -> int:
         return self._context.id
 
+    def map(self, mem: Any) -> UCXMemoryHandle:
+        """Register a buffer, which must live until the handle is closed."""
+        return UCXMemoryHandle.map(self, mem)
+
+    def alloc(self, size: int) -> UCXMemoryHandle:
+        """Allocate and register at least `size` bytes."""
+        return UCXMemoryHandle.alloc(self, size)
+
     def info(self) -> str:
         """UCX's description."""
         return self._context.info()
@@ -216,7 +225,11 @@ class UCXWorker(UCXObject):
 
     def fence(self) -> int:
         """Operations posted later take effect after those posted before."""
-        return 0
+        return _core.fence(self._worker.id)
+
+    def get_address(self) -> UCXAddress:
+        """The address by which others connect to this worker."""
+        return UCXAddress.from_worker(self)
 
     def tag_probe(self, tag: int) -> bool:
         """Whether a message with exactly this tag has arrived."""
@@ -470,6 +483,27 @@ class UCXEndpoint(UCXObject):
         """Take a connection that a listener's callback told of."""
         assert worker.initialized
         return cls(worker, worker._peers.pop(conn_request), endpoint_error_handling)
+
+    @classmethod
+    def create_from_worker_address(
+        cls, worker: UCXWorker, address: UCXAddress, endpoint_error_handling: bool
+    ) -> UCXEndpoint:
+        """Connect to a worker; nothing is exchanged with it first."""
+        assert worker.initialized
+        id, operation = _posted(lambda: _core.connect_address(worker._worker, bytes(address), 0, 0, 0), "ucp_ep_create")
+        endpoint = _Endpoint(worker._worker, id)
+        endpoint.warns = False
+        _progress_all(operation.done, _HANDSHAKE_SECONDS)
+        try:
+            operation.result()
+        except HawserError as e:
+            endpoint.abort()
+            raise translate(e, "ucp_ep_create") from e
+        return cls(worker, endpoint, endpoint_error_handling)
+
+    def unpack_rkey(self, rkey: PackedRemoteKey) -> UCXRkey:
+        """Make a packed key usable on this endpoint."""
+        return UCXRkey(self, rkey)
 
     @property
     def handle(self) -> int:
@@ -798,3 +832,284 @@ def am_recv_nb(
     """Receive the next active message: `cb_func(received, exception, *cb_args, **cb_kwargs)`."""
     ep.worker._context._need(Feature.AM)
     ep._am_recv(cb_func, cb_args or (), cb_kwargs or {})
+
+
+# ---- Addresses, memory of others ----
+
+
+class UCXAddress(bytes):
+    """The address of a worker: bytes that others connect by."""
+
+    @classmethod
+    def from_buffer(cls, buffer: Any) -> UCXAddress:
+        """An address that came as bytes."""
+        return cls(bytes(memoryview(buffer).cast("B")))
+
+    @classmethod
+    def from_worker(cls, worker: UCXWorker) -> UCXAddress:
+        """The address of a worker."""
+        return cls(_posted(_core.worker_address, "ucp_worker_get_address", worker._worker.id, 0))
+
+    @property
+    def address(self) -> int:
+        """Where the bytes are."""
+        return _core.pointer(self)
+
+    @property
+    def length(self) -> int:
+        return len(self)
+
+
+class PackedRemoteKey(bytes):
+    """A packed key of registered memory: bytes to be sent to those who shall reach it."""
+
+    @classmethod
+    def from_buffer(cls, buffer: Any) -> PackedRemoteKey:
+        """A key that came as bytes."""
+        return cls(bytes(memoryview(buffer).cast("B")))
+
+    @classmethod
+    def from_mem_handle(cls, mem: UCXMemoryHandle) -> PackedRemoteKey:
+        """The key of registered memory."""
+        return cls(_posted(_core.rkey_pack, "ucp_rkey_pack", mem.mem_handle, 0))
+
+    @property
+    def key(self) -> int:
+        """Where the bytes are."""
+        return _core.pointer(self)
+
+    @property
+    def length(self) -> int:
+        return len(self)
+
+
+class UCXMemoryHandle(UCXObject):
+    """Registered memory."""
+
+    def __init__(self, context: UCXContext, id: int, owner: Any = None) -> None:
+        super().__init__()
+        self._context = context
+        self._owner = owner
+        self.mem_handle = id
+        self.address: int
+        self.length: int
+        self.address, self.length, _ = _core.mem_query(id)
+        context.add_child(self)
+
+    @classmethod
+    def alloc(cls, ctx: UCXContext, size: int) -> UCXMemoryHandle:
+        """Allocate and register at least `size` bytes."""
+        return cls(ctx, _posted(_core.mem_alloc, "ucp_mem_map", ctx._context.id, max(size, 1)))
+
+    @classmethod
+    def map(cls, ctx: UCXContext, mem: Any) -> UCXMemoryHandle:
+        """Register a buffer; it is kept alive until the handle is closed."""
+        array = asarray(mem)
+        if array.nbytes == 0:
+            return cls.alloc(ctx, 0)
+        kind = c.Memory.CUDA if array.cuda else c.Memory.HOST
+        id = _posted(_core.mem_register, "ucp_mem_map", ctx._context.id, array.ptr, array.nbytes, kind)
+        return cls(ctx, id, array)
+
+    def pack_rkey(self) -> PackedRemoteKey:
+        """The key by which others reach it."""
+        return PackedRemoteKey.from_mem_handle(self)
+
+    def _finalize(self) -> None:
+        with contextlib.suppress(HawserError):
+            _core.close(self.mem_handle)
+
+
+class UCXRkey(UCXObject):
+    """A key that is usable on one endpoint."""
+
+    def __init__(self, ep: UCXEndpoint, rkey: PackedRemoteKey) -> None:
+        self._closed = True
+        self.ep = ep
+        self.id: int = _posted(_core.rkey_unpack, "ucp_ep_rkey_unpack", ep.handle, bytes(rkey), 0)
+        super().__init__()
+        ep.add_child(self)
+
+    def _finalize(self) -> None:
+        with contextlib.suppress(HawserError):
+            _core.close(self.id)
+
+
+def _move(function: Any, name: str, buffer: Any, nbytes: int, remote_addr: int, rkey: UCXRkey) -> Any:
+    array = asarray(buffer)
+    view = _view(array, nbytes, function is _core.get)
+    return _posted(function, name, rkey.ep.worker._worker, rkey.id, remote_addr, view, None)
+
+
+def put_nbi(buffer: Any, nbytes: int, remote_addr: int, rkey: UCXRkey, name: str | None = None) -> bool:
+    """Write to a peer's memory; False: the buffer is in use until a flush."""
+    return bool(_move(_core.put, name or "put_nbi", buffer, nbytes, remote_addr, rkey).done())
+
+
+def get_nbi(buffer: Any, nbytes: int, remote_addr: int, rkey: UCXRkey, name: str | None = None) -> bool:
+    """Read from a peer's memory; False: the data is there after a flush."""
+    return bool(_move(_core.get, name or "get_nbi", buffer, nbytes, remote_addr, rkey).done())
+
+
+def _move_nb(
+    function: Any,
+    name: str,
+    buffer: Any,
+    nbytes: int,
+    remote_addr: int,
+    rkey: UCXRkey,
+    cb_func: Callable[..., None],
+    cb_args: tuple[Any, ...] | None,
+    cb_kwargs: dict[str, Any] | None,
+) -> UCXRequest | None:
+    operation = _move(function, name, buffer, nbytes, remote_addr, rkey)
+    if operation.done():
+        return None
+    return _Call(operation, cb_func, cb_args, cb_kwargs, name).start()
+
+
+def put_nb(
+    buffer: Any,
+    nbytes: int,
+    remote_addr: int,
+    rkey: UCXRkey,
+    cb_func: Callable[..., None],
+    cb_args: tuple[Any, ...] | None = None,
+    cb_kwargs: dict[str, Any] | None = None,
+    name: str | None = None,
+) -> UCXRequest | None:
+    """Write to a peer's memory."""
+    return _move_nb(_core.put, name or "put_nb", buffer, nbytes, remote_addr, rkey, cb_func, cb_args, cb_kwargs)
+
+
+def get_nb(
+    buffer: Any,
+    nbytes: int,
+    remote_addr: int,
+    rkey: UCXRkey,
+    cb_func: Callable[..., None],
+    cb_args: tuple[Any, ...] | None = None,
+    cb_kwargs: dict[str, Any] | None = None,
+    name: str | None = None,
+) -> UCXRequest | None:
+    """Read from a peer's memory."""
+    return _move_nb(_core.get, name or "get_nb", buffer, nbytes, remote_addr, rkey, cb_func, cb_args, cb_kwargs)
+
+
+class RemoteMemory:
+    """A range of a peer's memory. A size of 0 is the whole buffer."""
+
+    def __init__(self, rkey: UCXRkey, base: int, length: int) -> None:
+        self._rkey = rkey
+        self._base = base
+        self._length = length
+
+    def _range(self, memory: Any, offset: int, size: int) -> tuple[Array, int, int]:
+        array = asarray(memory)
+        size = size or array.nbytes
+        if offset < 0 or size > array.nbytes or size + offset > self._length:
+            raise IndexError("Out of bounds in UCX RMA interface")
+        return array, size, self._base + offset
+
+    def put_nb(
+        self,
+        memory: Any,
+        cb_func: Callable[..., None],
+        cb_args: tuple[Any, ...] | None = None,
+        cb_kwargs: dict[str, Any] | None = None,
+        offset: int = 0,
+        size: int = 0,
+    ) -> UCXRequest | None:
+        """Write to it."""
+        return put_nb(*self._range(memory, offset, size), self._rkey, cb_func, cb_args, cb_kwargs)
+
+    def get_nb(
+        self,
+        memory: Any,
+        cb_func: Callable[..., None],
+        cb_args: tuple[Any, ...] | None = None,
+        cb_kwargs: dict[str, Any] | None = None,
+        offset: int = 0,
+        size: int = 0,
+    ) -> UCXRequest | None:
+        """Read from it."""
+        return get_nb(*self._range(memory, offset, size), self._rkey, cb_func, cb_args, cb_kwargs)
+
+    def put_nbi(self, memory: Any, size: int = 0, offset: int = 0) -> bool:
+        """Write to it; False: the buffer is in use until a flush."""
+        return put_nbi(*self._range(memory, offset, size), self._rkey)
+
+    def get_nbi(self, memory: Any, size: int = 0, offset: int = 0) -> bool:
+        """Read from it; False: the data is there after a flush."""
+        return get_nbi(*self._range(memory, offset, size), self._rkey)
+
+
+class UCXIO(io.RawIOBase):
+    """A peer's memory as a file of fixed length; every call blocks."""
+
+    def __init__(self, dest: int, length: int, rkey: UCXRkey) -> None:
+        self._dest = dest
+        self._length = length
+        self._rkey = rkey
+        self._at = 0
+
+    def _flush_ucx(self) -> None:
+        ended: list[Any] = []
+        self._rkey.ep.flush(lambda request, exception: ended.append(exception))
+        _progress_all(lambda: bool(ended), _HANDSHAKE_SECONDS)
+        if not ended:
+            raise UCXError("The flush takes too long")
+        if ended[0] is not None:
+            raise ended[0]
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, pos: int, whence: int = io.SEEK_SET) -> int:
+        """Move, but not out of [0, length]."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._length}
+        if whence not in base:
+            raise ValueError("Invalid argument")
+        self._at = min(max(base[whence] + pos, 0), self._length)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer as far as the memory goes; how many bytes that were."""
+        array = asarray(buffer)
+        size = min(array.nbytes, self._length - self._at)
+        if size:
+            get_nbi(array, size, self._dest + self._at, self._rkey)
+            self._flush_ucx()
+        self._at += size
+        return size
+
+    def read(self, size: int = -1) -> bytes:
+        """At most `size` bytes; all that is left if negative."""
+        left = self._length - self._at
+        data = bytearray(left if size is None or size < 0 else min(size, left))
+        self.readinto(data)
+        return bytes(data)
+
+    def write(self, buffer: Any) -> int:
+        """Write as far as the memory goes; how many bytes that were."""
+        array = asarray(buffer)
+        size = min(array.nbytes, self._length - self._at)
+        if size:
+            put_nbi(array, size, self._dest + self._at, self._rkey)
+            self._flush_ucx()
+        self._at += size
+        return size
+
+    def flush(self) -> None:
+        """Complete everything written."""
+        if self._rkey.initialized and self._rkey.ep.initialized:
+            self._flush_ucx()

@@ -1,0 +1,209 @@
+/* Registered memory, remote keys, put, get and atomics. */
+#include "ext.h"
+#include <stdlib.h>
+
+static PyObject *id_or_error(int32_t r, hws_id id)
+{
+    return r < 0 ? raise_last(r) : PyLong_FromUnsignedLongLong(id);
+}
+
+/** mem_register(context, address, length, kind) */
+static PyObject *mem_register(PyObject *self, PyObject *args)
+{
+    unsigned long long context, address, length;
+    hws_mem_opts o = {.struct_size = sizeof o};
+    hws_id id = 0;
+    int32_t r;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "KKKI:mem_register", &context, &address, &length, &o.memory_kind)) {
+        return NULL;
+    }
+    UNLOCKED(r = hws_mem_register(context, (void *)(uintptr_t)address, length, &o, &id));
+    return id_or_error(r, id);
+}
+
+/** mem_alloc(context, length) */
+static PyObject *mem_alloc(PyObject *self, PyObject *args)
+{
+    unsigned long long context, length;
+    hws_id id = 0;
+    int32_t r;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "KK:mem_alloc", &context, &length)) {
+        return NULL;
+    }
+    UNLOCKED(r = hws_mem_alloc(context, length, NULL, &id));
+    return id_or_error(r, id);
+}
+
+/** mem_query(memory) -> (address, length, kind) */
+static PyObject *mem_query(PyObject *self, PyObject *id)
+{
+    hws_mem_info info = {.struct_size = sizeof info};
+    uint64_t n;
+    int32_t r;
+
+    (void)self;
+    if (to_u64(id, &n) < 0) {
+        return NULL;
+    }
+    if ((r = hws_mem_query(n, &info)) < 0) {
+        return raise_last(r);
+    }
+    return Py_BuildValue("KKI", (unsigned long long)(uintptr_t)info.base,
+                         (unsigned long long)info.length, info.memory_kind);
+}
+
+/** rkey_pack(memory, flags) -> bytes */
+static PyObject *rkey_pack(PyObject *self, PyObject *args)
+{
+    unsigned long long memory;
+    uint64_t needed = 0;
+    PyObject *packed;
+    unsigned flags;
+    int32_t r;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "KI:rkey_pack", &memory, &flags)) {
+        return NULL;
+    }
+    r = hws_rkey_pack(memory, flags, NULL, 0, &needed);
+    if (r < 0 && r != HWS_E_TOO_BIG) {
+        return raise_last(r);
+    }
+    if ((packed = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)needed)) == NULL) {
+        return NULL;
+    }
+    if ((r = hws_rkey_pack(memory, flags, PyBytes_AsString(packed), needed, &needed)) < 0) {
+        Py_DECREF(packed);
+        return raise_last(r);
+    }
+    return packed;
+}
+
+/** rkey_unpack(endpoint, packed, flags) */
+static PyObject *rkey_unpack(PyObject *self, PyObject *args)
+{
+    unsigned long long endpoint;
+    const char *packed;
+    Py_ssize_t length;
+    unsigned flags;
+    hws_id id = 0;
+    int32_t r;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Ky#I:rkey_unpack", &endpoint, &packed, &length, &flags)) {
+        return NULL;
+    }
+    r = hws_rkey_unpack(endpoint, packed, (uint64_t)length, flags, &id);
+    return id_or_error(r, id);
+}
+
+/** rkey_query(rkey) -> (base, length, kind, endpoint, direct) */
+static PyObject *rkey_query(PyObject *self, PyObject *id)
+{
+    hws_rkey_info info = {.struct_size = sizeof info};
+    uint64_t n;
+    int32_t r;
+
+    (void)self;
+    if (to_u64(id, &n) < 0) {
+        return NULL;
+    }
+    if ((r = hws_rkey_query(n, &info)) < 0) {
+        return raise_last(r);
+    }
+    return Py_BuildValue("KKIKI", (unsigned long long)info.base, (unsigned long long)info.length,
+                         info.memory_kind, (unsigned long long)info.endpoint, info.direct);
+}
+
+/* put(worker, rkey, address, buffer, timeout), get(...): move a whole buffer. */
+static PyObject *move(PyObject *args, bool get)
+{
+    unsigned long long rkey, address;
+    PyObject *worker, *buffer, *timeout;
+    struct memory m;
+    struct core *c;
+    struct op *op;
+    hws_op_opts o;
+    uint64_t ns;
+    int32_t r;
+
+    if (!PyArg_ParseTuple(args, "OKKOO", &worker, &rkey, &address, &buffer, &timeout) ||
+        (c = core_of(worker)) == NULL || to_timeout(timeout, &ns) < 0 ||
+        memory_get(buffer, get, &m) < 0) {
+        return NULL;
+    }
+    if ((op = op_new(c, RESULT_NONE)) == NULL) {
+        memory_release(&m);
+        return NULL;
+    }
+    op_take_memory(op, &m);
+    op_options(op, ns, HWS_OP_INLINE, m.kind, &o);
+    r = get ? hws_get(rkey, address, m.data, m.length, &o, &op->id)
+            : hws_put(rkey, address, m.data, m.length, &o, &op->id);
+    return op_posted(op, r);
+}
+
+static PyObject *put(PyObject *self, PyObject *args)
+{
+    (void)self;
+    return move(args, false);
+}
+
+static PyObject *get(PyObject *self, PyObject *args)
+{
+    (void)self;
+    return move(args, true);
+}
+
+/** atomic(worker, rkey, address, action, size, value, compare, timeout): its tag is the old value. */
+static PyObject *atomic(PyObject *self, PyObject *args)
+{
+    unsigned long long rkey, address, value, compare;
+    PyObject *worker, *timeout;
+    unsigned action, size;
+    struct core *c;
+    struct op *op;
+    hws_op_opts o;
+    uint64_t ns;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OKKIIKKO:atomic", &worker, &rkey, &address, &action, &size, &value,
+                          &compare, &timeout) ||
+        (c = core_of(worker)) == NULL || to_timeout(timeout, &ns) < 0 ||
+        (op = op_new(c, RESULT_TAG)) == NULL) {
+        return NULL;
+    }
+    op_options(op, ns, 0, 0, &o);
+    return op_posted(op,
+                     hws_atomic(rkey, address, action, size, value, compare, NULL, &o, &op->id));
+}
+
+/** fence(source) */
+static PyObject *fence(PyObject *self, PyObject *id)
+{
+    uint64_t n;
+    int32_t r;
+
+    (void)self;
+    if (to_u64(id, &n) < 0) {
+        return NULL;
+    }
+    r = hws_fence(n);
+    return r < 0 ? raise_last(r) : PyLong_FromLong(r);
+}
+
+PyMethodDef rma_functions[] = {{"mem_register", mem_register, METH_VARARGS, NULL},
+                               {"mem_alloc", mem_alloc, METH_VARARGS, NULL},
+                               {"mem_query", mem_query, METH_O, NULL},
+                               {"rkey_pack", rkey_pack, METH_VARARGS, NULL},
+                               {"rkey_unpack", rkey_unpack, METH_VARARGS, NULL},
+                               {"rkey_query", rkey_query, METH_O, NULL},
+                               {"put", put, METH_VARARGS, NULL},
+                               {"get", get, METH_VARARGS, NULL},
+                               {"atomic", atomic, METH_VARARGS, NULL},
+                               {"fence", fence, METH_O, NULL},
+                               {NULL, NULL, 0, NULL}};

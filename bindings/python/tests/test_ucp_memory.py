@@ -1,0 +1,181 @@
+"""Worker addresses and remote memory through UCX-Py's API. TIMEOUT: 240"""
+
+import asyncio
+import io
+import os
+import pickle
+
+import pytest
+from ucp._libs import ucx_api
+from ucp._libs.arr import Array
+from ucp._libs.utils_test import blocking_flush, blocking_recv, blocking_send
+from hawser import _core
+from ucp_support import event_loop_policy, fresh_ucp, mp  # noqa: F401
+
+import ucp
+
+addresses = pytest.mark.skipif(
+    not hasattr(_core, "worker_address"), reason="this build of the library has no worker addresses"
+)
+
+
+@addresses
+def test_address_object():
+    worker = ucx_api.UCXWorker(ucx_api.UCXContext())
+    address = worker.get_address()
+    copy = pickle.loads(pickle.dumps(address))
+    assert isinstance(copy, ucx_api.UCXAddress) and hash(copy) == hash(address)
+    assert bytes(copy) == bytes(address) and copy.length == address.length == len(bytes(address)) > 0
+    assert memoryview(address).readonly and memoryview(address).ndim == 1
+    assert isinstance(address.address, int)
+    assert bytes(ucp.get_ucx_address_from_buffer(bytearray(bytes(address)))) == bytes(address)
+
+
+def address_client(queue, tag):
+    async def main():
+        address = ucp.get_ucx_address_from_buffer(queue.get())
+        ep = await ucp.create_endpoint_from_worker_address(address)
+        mine = bytes(ucp.get_worker_address())
+        await ep.send(len(mine).to_bytes(8, "little"), tag=0, force_tag=True)
+        await ep.send(mine, tag=1, force_tag=True)
+        into = bytearray(10)
+        await ep.recv(into, tag=tag, force_tag=True)
+        assert into == b"0123456789"
+        await ep.send(into, tag=tag + 1, force_tag=True)
+        await ep.flush()
+        await asyncio.sleep(0.2)
+
+    asyncio.run(main())
+
+
+@addresses
+async def test_connect_by_address():
+    queue = mp.Queue()
+    process = mp.Process(target=address_client, args=(queue, 7))
+    process.start()
+    queue.put(bytes(ucp.get_worker_address()))
+    length = bytearray(8)
+    await ucp.recv(length, tag=0)
+    address = bytearray(int.from_bytes(length, "little"))
+    await ucp.recv(address, tag=1)
+    ep = await ucp.create_endpoint_from_worker_address(ucp.get_ucx_address_from_buffer(address))
+    assert ep._tags is None
+    with pytest.raises(ValueError):
+        await ep.send(b"no tag")
+    await ep.send(b"0123456789", tag=7, force_tag=True)
+    back = bytearray(10)
+    await ucp.recv(back, tag=8)
+    assert back == b"0123456789"
+    await ep.close()
+    process.join(20)
+    assert process.exitcode == 0
+
+
+class Loop:
+    """A worker connected to itself, and some of its memory."""
+
+    def __init__(self, size=1000):
+        self.context = ucx_api.UCXContext()
+        self.worker = ucx_api.UCXWorker(self.context)
+        self.peers = []
+        self.listener = ucx_api.UCXListener(self.worker, 0, self.accept)
+        self.ep = ucx_api.UCXEndpoint.create(self.worker, "127.0.0.1", self.listener.port, True)
+        self.memory = self.context.alloc(size)
+        self.rkey = self.ep.unpack_rkey(self.memory.pack_rkey())
+        self.remote = ucx_api.RemoteMemory(self.rkey, self.memory.address, self.memory.length)
+
+    def accept(self, request):
+        self.peers.append(ucx_api.UCXEndpoint.create_from_conn_request(self.worker, request, True))
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 100_000])
+def test_memory_handles(size):
+    context = ucx_api.UCXContext()
+    for handle in (context.alloc(size), context.map(bytearray(size))):
+        assert handle.length >= size and handle.address > 0 and isinstance(handle.mem_handle, int)
+        packed = handle.pack_rkey()
+        assert packed.length == len(bytes(packed)) > 0 and isinstance(packed.key, int)
+        assert hash(packed) == hash(pickle.loads(pickle.dumps(packed)))
+        handle.close()
+
+
+def test_put_and_get():
+    loop = Loop()
+    out, into = os.urandom(100), bytearray(100)
+    loop.remote.put_nbi(out, offset=50)
+    blocking_flush(loop.ep)
+    loop.remote.get_nbi(into, offset=50)
+    blocking_flush(loop.worker)
+    assert into == out
+    ended = []
+
+    def end(request, exception):
+        ended.append(exception)
+
+    if loop.remote.put_nb(out[::-1], end) is None:
+        end(None, None)
+    while not ended:
+        loop.worker.progress()
+    blocking_flush(loop.ep)
+    if loop.remote.get_nb(into, end) is None:
+        end(None, None)
+    while len(ended) < 2:
+        loop.worker.progress()
+    assert ended == [None, None] and into == out[::-1]
+    with pytest.raises(IndexError):
+        loop.remote.put_nbi(bytearray(10), offset=loop.memory.length)
+
+
+def test_io():
+    loop = Loop()
+    with ucx_api.UCXIO(loop.memory.address, 100, loop.rkey) as file:
+        assert file.readable() and file.writable() and file.seekable()
+        data = os.urandom(100)
+        assert file.write(data) == 100
+        assert file.write(b"more") == 0
+        assert file.seek(-10, io.SEEK_END) == 90
+        assert file.write(b"0123456789abcd") == 10
+        assert file.seek(-1000) == 0
+        assert file.seek(1000) == 100
+        with pytest.raises(ValueError):
+            file.seek(0, 5)
+        file.seek(0)
+        assert file.read() == data[:90] + b"0123456789"
+
+
+def peer(pipe):
+    worker = ucx_api.UCXWorker(ucx_api.UCXContext())
+    address, packed, base, length = pipe.recv()
+    ep = ucx_api.UCXEndpoint.create_from_worker_address(worker, address, True)
+    rkey = ep.unpack_rkey(packed)
+    into = bytearray(length)
+    ucx_api.get_nbi(Array(into), length, base, rkey)
+    blocking_flush(ep)
+    assert into == b"m" * length
+    ucx_api.put_nbi(Array(bytearray(b"n" * length)), length, base, rkey)
+    blocking_flush(ep)
+    blocking_send(worker, ep, b"done", 5)
+    blocking_flush(ep)
+    pipe.send("end")
+    pipe.recv()
+
+
+@addresses
+@pytest.mark.parametrize("size", [10, 1 << 20])
+def test_two_processes(size):
+    context = ucx_api.UCXContext()
+    worker = ucx_api.UCXWorker(context)
+    memory = bytearray(b"m" * size)
+    handle = context.map(memory)
+    here, there = mp.Pipe()
+    process = mp.Process(target=peer, args=(there,))
+    process.start()
+    here.send((worker.get_address(), handle.pack_rkey(), handle.address, size))
+    told = bytearray(4)
+    blocking_recv(worker, None, told, 5)
+    assert told == b"done" and memory == b"n" * size
+    while not here.poll():
+        worker.progress()
+    here.send("end")
+    process.join(20)
+    assert process.exitcode == 0
