@@ -65,7 +65,7 @@ static PyObject *connect_address(PyObject *self, PyObject *args)
 
 PyMethodDef address_functions[] = {
 #if defined(HWS_ADDRESS_HELLO)
-                                   {"worker_address", worker_address, METH_VARARGS, NULL},
-                                   {"connect_address", connect_address, METH_VARARGS, NULL},
+    {"worker_address", worker_address, METH_VARARGS, NULL},
+    {"connect_address", connect_address, METH_VARARGS, NULL},
 #endif
-                                   {NULL, NULL, 0, NULL}};
+    {NULL, NULL, 0, NULL}};

@@ -9,10 +9,10 @@ import pytest
 from ucp._libs import ucx_api
 from ucp._libs.arr import Array
 from ucp._libs.utils_test import blocking_flush, blocking_recv, blocking_send
-from hawser import _core
 from ucp_support import event_loop_policy, fresh_ucp, mp  # noqa: F401
 
 import ucp
+from hawser import _core
 
 addresses = pytest.mark.skipif(
     not hasattr(_core, "worker_address"), reason="this build of the library has no worker addresses"

@@ -24,6 +24,7 @@ class Endpoint(_core.Endpoint):
 
     owner: Any = None  # what another API made of it
     warns = True  # of being dropped without a close
+    _accepting: _core.Operation | None = None
 
     def __init__(self, worker: Worker, id: int) -> None:
         self._attach(worker, id)
@@ -55,11 +56,13 @@ class Endpoint(_core.Endpoint):
 
     def probe(self, tag: int = 0, mask: int = c.FOREVER) -> Probed | None:
         """The first message of this peer that has arrived and matches, or None."""
-        return probe(self.worker, self.id, tag, mask, False)
+        found: Probed | None = probe(self.worker, self.id, tag, mask, False)
+        return found
 
     def take(self, tag: int = 0, mask: int = c.FOREVER) -> Message | None:
         """As probe(), but the message is taken: nobody else can receive it."""
-        return probe(self.worker, self.id, tag, mask, True)
+        found: Message | None = probe(self.worker, self.id, tag, mask, True)
+        return found
 
     # ---- Multi-buffer messages ----
 
@@ -291,7 +294,7 @@ class Listener:
             return
         endpoint = self.worker._objects.get(id)
         if endpoint is not None:
-            endpoint._accepting._end(0, endpoint)  # answered by Request.accept()
+            endpoint._accepting._end(0, endpoint)  # Request.accept() waits for it
             return
         endpoint = Endpoint(self.worker, id)
         if self._on_peer is not None:
@@ -383,8 +386,7 @@ class Request:
     def accept(self) -> _core.Operation:
         """Let it in; gives its Endpoint."""
         endpoint = Endpoint(self.worker, self.id)
-        accepting: Any = _core.operation(self.worker)
-        endpoint._accepting = accepting
+        accepting = endpoint._accepting = _core.operation(self.worker)
         _core.accept(self.id)
         # The operation holds the endpoint until it is told.
         self._endpoint = endpoint

@@ -50,7 +50,7 @@ class Worker(_core.Worker):
         self.context = context
         self._objects: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._handlers: dict[int, Callable[..., None]] = {}
-        self._closing: Any = None
+        self._closing: _core.Operation | None = None
         self._open(context.id, _MODES[progress], name, 0, int(spin * 1e9), spares)
         self._state = "open"
         if context.has("am"):
@@ -146,11 +146,13 @@ class Worker(_core.Worker):
 
     def probe(self, tag: int = 0, mask: int = c.FOREVER) -> Probed | None:
         """The first message that has arrived and matches, or None. It stays where it is."""
-        return probe(self, self.id, tag, mask, False)
+        found: Probed | None = probe(self, self.id, tag, mask, False)
+        return found
 
     def take(self, tag: int = 0, mask: int = c.FOREVER) -> Message | None:
         """As probe(), but the message is taken: nobody else can receive it."""
-        return probe(self, self.id, tag, mask, True)
+        found: Message | None = probe(self, self.id, tag, mask, True)
+        return found
 
     # ---- Others ----
 

@@ -274,7 +274,7 @@ class ApplicationContext:
 
     async def flush(self) -> None:
         """Complete everything posted before."""
-        return await comm.flush_worker(self.worker)
+        await comm.flush_worker(self.worker)
 
     def get_worker_address(self) -> Any:
         """The worker's address, for create_endpoint_from_worker_address()."""
@@ -465,16 +465,16 @@ class Endpoint:
         try:
             await hawser.send(buffer, wire)
         except HawserError as e:
-            return self._send_failed(e, wire, buffer)
+            self._send_failed(e, wire, buffer)
+            return None
         except BufferError as e:
             raise self._bad_memory(buffer, False) from e
         return True
 
     def _send_failed(self, e: HawserError, wire: int, buffer: Any) -> None:
         error = translate(e, self._describe("Send", self._send_count - 1, wire, buffer))
-        if isinstance(error, UCXCanceled) and not self._aborted:
-            return None
-        raise error from e
+        if not isinstance(error, UCXCanceled) or self._aborted:
+            raise error from e
 
     async def recv(self, buffer: Any, tag: Any = None, force_tag: bool = False) -> bool:
         """Receive into a writable buffer of the message's size.
@@ -550,7 +550,8 @@ class Endpoint:
         try:
             await self._hawser.send_am(buffer, ucx_api._AM_ID, header)
         except HawserError as e:
-            return self._send_failed(e, 0, buffer)
+            self._send_failed(e, 0, buffer)
+            return None
         except BufferError as e:
             raise self._bad_memory(buffer, False) from e
         return True
@@ -586,7 +587,7 @@ class Endpoint:
 
     async def flush(self) -> None:
         """Complete everything posted before."""
-        return await comm.flush_ep(self._check_open())
+        await comm.flush_ep(self._check_open())
 
     def cuda_support(self) -> bool:
         """Whether CUDA memory can be sent."""

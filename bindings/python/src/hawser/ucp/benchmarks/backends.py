@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import struct
 import time
 from argparse import Namespace
@@ -17,10 +18,7 @@ from hawser.ucp._libs.utils_test import blocking_am_recv, blocking_am_send, bloc
 
 def allocate(args: Namespace) -> Any:
     """An array of the size under test, of the library that was asked for."""
-    if args.object_type == "numpy":
-        import numpy as xp
-    else:
-        import cupy as xp
+    xp = importlib.import_module("numpy" if args.object_type == "numpy" else "cupy")
     return xp.zeros(args.n_bytes, dtype="u1")
 
 

@@ -1,0 +1,47 @@
+"""python -m hawser info|perf: what is there, and how fast it is."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+import hawser
+
+from ._perf import perf
+
+
+def info(_args: argparse.Namespace) -> int:
+    """Versions, the UCX in use, and what UCX sees."""
+    found = hawser.library()
+    version = found["version"]
+    print(f"hawser {version >> 16}.{version >> 8 & 255}.{version & 255}")
+    print(f"UCX {found['ucx_major']}.{found['ucx_minor']}.{found['ucx_release']} in {found['ucx_path']}")
+    print(f"    {found['ucx_reason']}")
+    with hawser.Context() as context:
+        print(context.info())
+    return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m hawser", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="info|perf")
+    commands.add_parser("info", help="versions, the UCX in use, and what UCX sees").set_defaults(run=info)
+    add = commands.add_parser("perf", help="latency and bandwidth between two processes here")
+    add.add_argument("--sizes", type=lambda text: [int(n) for n in text.split(",")], default=[8, 1024, 65536, 1 << 20])
+    add.add_argument("--seconds", type=float, default=1.0, help="for each size (1)")
+    add.set_defaults(run=perf)
+    args = parser.parse_args(argv)
+    try:
+        result: int = args.run(args)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read has seen enough; nothing can be written at the end either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""The package itself: types, the command line, the example of the README."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hawser
+
+HERE = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def event_loop_policy():
+    import asyncio
+
+    return asyncio.DefaultEventLoopPolicy()
+
+
+def run(*command, timeout=100):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_types():
+    assert "no issues" in run(
+        sys.executable, "-m", "mypy", "--config-file", HERE / "pyproject.toml", HERE / "src/hawser"
+    )
+
+
+def test_style():
+    run(sys.executable, "-m", "ruff", "check", HERE)
+
+
+def test_names():
+    for name in hawser.__all__:
+        assert hasattr(hawser, name)
+    assert (Path(hawser.__file__).parent / "py.typed").exists()
+
+
+def test_readme():
+    code = re.search(r"```python\n(.*?)```", (HERE / "README.md").read_text(), re.S)[1]
+    assert run(sys.executable, "-X", "dev", "-W", "error", "-c", code) == "bytearray(b'hello')\n"
+
+
+def test_info():
+    text = run(sys.executable, "-m", "hawser", "info")
+    assert "UCX" in text and "resource" in text
+
+
+def test_perf():
+    text = run(sys.executable, "-m", "hawser", "perf", "--sizes", "8,1000", "--seconds", "0.1")
+    assert re.search(r"^ +8 +[\d.]+", text, re.M) and re.search(r"^ +1000 +[\d.]+", text, re.M)
+
+
+@pytest.mark.parametrize("backend", ["ucp-async", "ucp-core"])
+@pytest.mark.parametrize("options", [[], ["--enable-am"], ["--reuse-alloc", "--no-error-handling"]])
+def test_ucp_benchmark(backend, options):
+    text = run(
+        sys.executable, "-m", "ucp.benchmarks.send_recv", "-l", backend, "-n", "10 kB", "--n-iter", "5", *options
+    )
+    assert re.search(r"Latency \(median\) +\| \d+ ns", text)
