@@ -1,8 +1,6 @@
 /* Worker addresses. */
 #include "ext.h"
 
-#if defined(HWS_ADDRESS_HELLO)
-
 /** worker_address(worker, flags) -> bytes */
 static PyObject *worker_address(PyObject *self, PyObject *args)
 {
@@ -61,11 +59,6 @@ static PyObject *connect_address(PyObject *self, PyObject *args)
     return Py_BuildValue("KN", (unsigned long long)id, op);
 }
 
-#endif
-
-PyMethodDef address_functions[] = {
-#if defined(HWS_ADDRESS_HELLO)
-    {"worker_address", worker_address, METH_VARARGS, NULL},
-    {"connect_address", connect_address, METH_VARARGS, NULL},
-#endif
-    {NULL, NULL, 0, NULL}};
+PyMethodDef address_functions[] = {{"worker_address", worker_address, METH_VARARGS, NULL},
+                                   {"connect_address", connect_address, METH_VARARGS, NULL},
+                                   {NULL, NULL, 0, NULL}};

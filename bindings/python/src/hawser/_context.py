@@ -15,13 +15,15 @@ _FEATURES = {
     "am": c.Feature.AM,
     "rma": c.Feature.RMA,
     "atomic": c.Feature.ATOMIC,
+    "ucx_rma": c.Feature.UCX_RMA,
 }
 
 
 class Context:
     """One UCX instance with its configuration. Workers are opened on it.
 
-    features: any of "tag", "stream", "am", "rma", "atomic"; the first three if empty.
+    features: any of "tag", "stream", "am", "rma", "atomic", "ucx_rma"; the first three if empty.
+    With the last one every peer that knows an address can reach any memory of this process.
     config: UCX settings of this context, without the prefix UCX_.
     ucx: "system", "wheel" or a folder; None for the automatic choice.
     psk: pre-shared key, 16 to 1024 bytes, that every peer must prove to have.

@@ -45,6 +45,8 @@ logger = logging.getLogger("ucx")
 _AM_ID = 0
 _HANDSHAKE_SECONDS = 30.0
 _CLOSE_SECONDS = 5.0
+# A peer by address says no goodbye, and often makes no progress any more.
+_PLAIN_CLOSE_NS = 1_000_000_000
 
 
 class Feature(enum.Enum):
@@ -490,7 +492,10 @@ class UCXEndpoint(UCXObject):
     ) -> UCXEndpoint:
         """Connect to a worker; nothing is exchanged with it first."""
         assert worker.initialized
-        id, operation = _posted(lambda: _core.connect_address(worker._worker, bytes(address), 0, 0, 0), "ucp_ep_create")
+        id, operation = _posted(
+            lambda: _core.connect_address(worker._worker, bytes(address), 0, _PLAIN_CLOSE_NS, 0),
+            "ucp_ep_create",
+        )
         endpoint = _Endpoint(worker._worker, id)
         endpoint.warns = False
         _progress_all(operation.done, _HANDSHAKE_SECONDS)
