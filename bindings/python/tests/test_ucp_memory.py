@@ -60,7 +60,7 @@ async def test_connect_by_address():
     await ucp.recv(back, tag=8)
     assert back == b"0123456789"
     await ep.close()
-    process.join(20)
+    await asyncio.to_thread(process.join, 20)
     assert process.exitcode == 0
 
 
