@@ -7,6 +7,7 @@
 #include "log.h"
 #include "options.h"
 #include "progress.h"
+#include "sockets.h"
 #include "strangers.h"
 #include "ucx_loader.h"
 #include <errno.h>
@@ -337,6 +338,7 @@ int32_t hws_listen(hws_id worker, const char *host, uint16_t port, const hws_lis
         hws__list_append(&w->listeners, &l->link);
         hws__uworker_heat(w->main);
         hws__spares_fill(w, 0);
+        hws__sockets_screen(l->port);
         hws__strangers_watch(l);
     }
     hws__disown(w, nested);

@@ -16,6 +16,9 @@
  */
 void hws__sockets_watch_peer(int efd, unsigned milliseconds);
 
+/** Have the kernel keep from this process's listening sockets on a port what would make UCX abort. */
+void hws__sockets_screen(uint16_t port);
+
 /** An accepted connection of a listening port. */
 struct hws__accepted {
     int fd;

@@ -30,6 +30,17 @@ def counters(server):
     return fields(server.hear("listener"))
 
 
+def fds_at_rest(server):
+    """The number once nothing is made in the background any more."""
+    last, since, end = fds(server), time.monotonic(), time.monotonic() + PATIENCE
+    while time.monotonic() - since < 0.3:
+        assert time.monotonic() < end, "descriptors come and go"
+        time.sleep(0.02)
+        if fds(server) != last:
+            last, since = fds(server), time.monotonic()
+    return last
+
+
 def settled(server, limit):
     """Waits until the server holds no more than `limit` descriptors."""
     end = time.monotonic() + PATIENCE
@@ -206,7 +217,7 @@ def main():
         for case in CASES:
             if len(sys.argv) > 1 and case.__name__ not in sys.argv[1:]:
                 continue
-            before = fds(server)
+            before = fds_at_rest(server)
             try:
                 case(server, witness)
                 # A spare UCX worker may be made or used up meanwhile.
