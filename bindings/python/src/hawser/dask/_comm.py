@@ -8,9 +8,10 @@ from typing import Any, NoReturn
 
 from distributed.comm.core import Comm, CommClosedError
 from distributed.comm.utils import from_frames, to_frames
-from distributed.protocol.utils import host_array
 
 import hawser
+
+from ._pool import take
 
 log = logging.getLogger("hawser.dask")
 
@@ -65,8 +66,8 @@ class HawserComm(Comm):
         try:
             segments = await endpoint.recv_multi()
             if segments.pending:
-                # Each buffer in memory of its own, so that each can be freed alone.
-                frames = [host_array(n) for n in segments.lengths]
+                # Each buffer has memory of its own, so that each can be freed alone.
+                frames = [take(n) for n in segments.lengths]
                 await segments.fetch(frames)
             else:
                 frames = segments.copy()

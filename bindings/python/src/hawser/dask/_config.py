@@ -10,7 +10,8 @@ from typing import Any
 
 import dask
 import yaml
-from dask.utils import parse_timedelta
+from dask.utils import parse_bytes, parse_timedelta
+from distributed.system import MEMORY_LIMIT
 
 log = logging.getLogger("hawser.dask")
 
@@ -46,6 +47,12 @@ def connect_timeout() -> float | None:
 def close_timeout() -> float:
     """Seconds that closing may take for what was sent."""
     return _seconds("close-timeout") or 0.0
+
+
+def pool_size() -> int:
+    """Bytes of received memory that are kept for reuse at most."""
+    value = setting("pool-size")
+    return min(2 << 30, MEMORY_LIMIT // 10) if value is None else int(parse_bytes(value))
 
 
 def progress_mode() -> str:

@@ -1,0 +1,114 @@
+"""Memory for large received buffers: fresh memory costs as much time as moving data into it."""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+import collections
+import threading
+import time
+import weakref
+from typing import Any
+
+import numpy as np
+
+from ._config import pool_size
+
+# Smaller buffers are left to malloc, which reuses memory itself.
+SMALLEST = 1 << 20
+_ROUND = 1 << 16
+# A buffer may be put into a block that is bigger by so much.
+_WASTE = 1.25
+
+
+class Pool:
+    """Blocks of memory whose last user is gone are used again, or freed when nobody wants them.
+
+    limit: bytes kept for reuse at most. keep: seconds that a block is kept unused; it may take
+    twice as long when nothing is received meanwhile. Any thread.
+    """
+
+    def __init__(self, limit: int, keep: float = 5.0) -> None:
+        self.limit = limit
+        self.keep = keep
+        self._lock = threading.Lock()
+        # Appended to by finalizers, which may run inside any call: they take no lock.
+        self._returned: collections.deque[tuple[float, Any]] = collections.deque()
+        self._free: list[tuple[int, float, Any]] = []  # bytes, since when, block; by bytes
+        self.retained = 0
+        self.outstanding = 0
+        self.reused = 0
+
+    def take(self, n: int) -> memoryview:
+        """Writable memory of n bytes. It comes back when nothing refers to it any more."""
+        if n < SMALLEST or n > self.limit:
+            return memoryview(np.empty(n, "u1"))
+        with self._lock:
+            self._collect()
+            i = bisect.bisect_left(self._free, n, key=lambda entry: entry[0])
+            if i < len(self._free) and self._free[i][0] <= n * _WASTE:
+                size, _, block = self._free.pop(i)
+                self.retained -= size
+                self.reused += 1
+            else:
+                size = -(-n // _ROUND) * _ROUND
+                block = np.empty(size, "u1")
+            self.outstanding += size
+        view = block[:n]
+        weakref.finalize(view, self._give, block).atexit = False
+        return memoryview(view)
+
+    def _give(self, block: Any) -> None:
+        self._returned.append((time.monotonic(), block))
+
+    def _collect(self) -> None:
+        """Sort in what came back; free what is too much. Locked."""
+        while self._returned:
+            since, block = self._returned.popleft()
+            self.outstanding -= block.nbytes
+            self.retained += block.nbytes
+            bisect.insort(self._free, (block.nbytes, since, block), key=lambda entry: entry[0])
+        if self.retained > self.limit:
+            self._drop(self.limit)
+
+    def _drop(self, limit: int) -> None:
+        """Free the blocks that waited longest until no more than `limit` bytes are kept."""
+        for entry in sorted(self._free, key=lambda entry: entry[1]):
+            if self.retained <= limit:
+                break
+            self._free = [other for other in self._free if other is not entry]
+            self.retained -= entry[0]
+
+    def expire(self) -> bool:
+        """Free what nobody wanted for a while; True while something may still come back."""
+        with self._lock:
+            self._collect()
+            oldest = time.monotonic() - self.keep
+            fresh = [entry for entry in self._free if entry[1] >= oldest]
+            self.retained -= sum(entry[0] for entry in self._free) - sum(entry[0] for entry in fresh)
+            self._free = fresh
+            return self.outstanding + self.retained > 0
+
+
+_pool: Pool | None = None
+_watched: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
+
+
+def take(n: int) -> memoryview:
+    """Memory for a buffer that is received on the running loop, from the pool of the process."""
+    global _pool
+    if _pool is None:
+        _pool = Pool(pool_size())
+    if n >= SMALLEST:
+        loop = asyncio.get_running_loop()
+        if loop not in _watched:
+            _watched.add(loop)
+            loop.call_later(_pool.keep, _expire, _pool, loop)
+    return _pool.take(n)
+
+
+def _expire(pool: Pool, loop: asyncio.AbstractEventLoop) -> None:
+    if pool.expire():
+        loop.call_later(pool.keep, _expire, pool, loop)
+    else:
+        _watched.discard(loop)

@@ -1,0 +1,62 @@
+"""Memory of received buffers is used again, never while anybody sees it, and given back."""
+
+import gc
+
+import numpy as np
+import pytest
+
+from hawser.dask._pool import SMALLEST, Pool
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def pool():
+    return Pool(64 * MIB, keep=0.0)
+
+
+def address(view):
+    return np.frombuffer(view, "u1").__array_interface__["data"][0]
+
+
+def test_memory_is_used_again_when_nobody_sees_it(pool):
+    view = pool.take(10 * MIB)
+    first = address(view)
+    array = np.frombuffer(view, "f8").reshape(-1, 2)[10:]
+    del view
+    other = pool.take(10 * MIB)
+    assert address(other) != first and pool.outstanding == 20 * MIB
+    del array
+    gc.collect()
+    again = pool.take(9 * MIB)
+    assert address(again) == first and again.nbytes == 9 * MIB and pool.reused == 1
+
+
+def test_a_block_that_is_much_too_big_is_not_used(pool):
+    del [pool.take(20 * MIB)][:]
+    view = pool.take(10 * MIB)
+    assert pool.reused == 0 and pool.retained == 20 * MIB
+    assert view.nbytes == 10 * MIB
+
+
+def test_what_is_kept_is_bounded(pool):
+    views = [pool.take(10 * MIB) for _ in range(10)]
+    assert pool.outstanding == 100 * MIB
+    del views
+    pool.take(SMALLEST)
+    assert pool.retained <= pool.limit and pool.outstanding <= 2 * SMALLEST
+
+
+def test_unused_memory_is_freed(pool):
+    view = pool.take(10 * MIB)
+    assert pool.expire()
+    del view
+    pool.expire()
+    assert not pool.expire() and pool.retained == 0 == pool.outstanding
+
+
+def test_small_and_huge_buffers_are_not_pooled(pool):
+    for n in (0, 1, SMALLEST - 1, pool.limit + 1):
+        view = pool.take(n)
+        assert view.nbytes == n and not view.readonly
+    assert pool.outstanding == 0
