@@ -5,6 +5,7 @@
  */
 #include "ext.h"
 #include <stdlib.h>
+#include <time.h>
 
 static PyObject *get_running_loop; /* asyncio._get_running_loop */
 PyTypeObject *binding_type;
@@ -197,6 +198,10 @@ int binding_schedule(struct core *c, struct binding *b)
 
 /* Work that goes on is done for so long before other callbacks of the loop get their turn. */
 #define TURN_NS 200000u
+/* When there is work but none can be done for so long, the peer does not run: it may be waiting for
+ * this very CPU. A short sleep gives it away, and has the scheduler prefer us afterwards. */
+#define STALL_NS 40000u
+#define NAP_NS 10000
 
 /* The loop is about to sleep, or a descriptor is readable. */
 static PyObject *reader_call(PyObject *self, PyObject *args, PyObject *kwargs)
@@ -204,7 +209,7 @@ static PyObject *reader_call(PyObject *self, PyObject *args, PyObject *kwargs)
     struct reader *reader = (struct reader *)(void *)self;
     struct core *c = reader->core;
     struct binding *b = reader->binding;
-    uint64_t start = 0;
+    uint64_t start = 0, idle = 0, now;
     int r, told;
 
     (void)args;
@@ -226,9 +231,16 @@ static PyObject *reader_call(PyObject *self, PyObject *args, PyObject *kwargs)
         if (r == 0 && (r = hws_worker_arm(c->id)) != HWS_E_BUSY) {
             Py_RETURN_NONE; /* armed: the loop may sleep */
         }
+        now = now_ns();
+        if (r != HWS_E_BUSY || start == 0) {
+            idle = now;
+        } else if (now - idle > STALL_NS) {
+            UNLOCKED(nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL));
+            break;
+        }
         if (start == 0) {
-            start = now_ns();
-        } else if (now_ns() - start > TURN_NS) {
+            start = now;
+        } else if (now - start > TURN_NS) {
             break;
         }
     }
