@@ -1,9 +1,11 @@
 """Memory of received buffers is used again, never while anybody sees it, and given back."""
 
 import gc
+import pickle
 
 import numpy as np
 import pytest
+from distributed.protocol import deserialize, serialize
 
 from hawser.dask._pool import SMALLEST, Pool
 
@@ -19,14 +21,35 @@ def address(view):
     return np.frombuffer(view, "u1").__array_interface__["data"][0]
 
 
-def test_memory_is_used_again_when_nobody_sees_it(pool):
+VIEWS = {
+    "memoryview": lambda view: view[10:].cast("B"),
+    "frombuffer": lambda view: np.frombuffer(view, "f8").reshape(-1, 2)[10:],
+    "asarray": lambda view: np.asarray(view)[10:],
+    "ndarray": lambda view: np.ndarray((1000, 100), "f8", buffer=view)[10:].T,
+    "ndarray of a slice": lambda view: np.ndarray((1000, 100), "f8", buffer=view[8:])[10:].T,
+    "ndarray of its object": lambda view: np.ndarray((1000, 100), "f8", buffer=view.obj)[1:],
+    "view of its object": lambda view: view.obj[10:].view("u1").reshape(-1, 2),
+    "deserialized": lambda view: deserialize(*_serialized(view)),
+    "unpickled": lambda view: pickle.loads(_PICKLED, buffers=[view[:800_000]]),
+}
+_PICKLED = pickle.dumps(np.zeros(100_000), protocol=5, buffer_callback=lambda buffer: None)
+
+
+def _serialized(view):
+    header, (frame,) = serialize(np.zeros(100_000))
+    return header, [view[: memoryview(frame).nbytes]]
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_memory_is_used_again_when_nobody_sees_it(pool, name):
     view = pool.take(10 * MIB)
     first = address(view)
-    array = np.frombuffer(view, "f8").reshape(-1, 2)[10:]
+    seen = VIEWS[name](view)
     del view
+    gc.collect()
     other = pool.take(10 * MIB)
     assert address(other) != first and pool.outstanding == 20 * MIB
-    del array
+    del seen
     gc.collect()
     again = pool.take(9 * MIB)
     assert address(again) == first and again.nbytes == 9 * MIB and pool.reused == 1

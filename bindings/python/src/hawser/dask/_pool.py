@@ -54,9 +54,13 @@ class Pool:
                 size = -(-n // _ROUND) * _ROUND
                 block = np.empty(size, "u1")
             self.outstanding += size
-        view = block[:n]
-        weakref.finalize(view, self._give, block).atexit = False
-        return memoryview(view)
+        # What every later view refers to: numpy looks through arrays and memoryviews down to the
+        # last array whose base is no array. A slice of the block would be looked through too, and
+        # the block would come back while it is in use.
+        lease = np.frombuffer(memoryview(block), "u1", n)
+        assert not isinstance(lease.base, np.ndarray)
+        weakref.finalize(lease, self._give, block).atexit = False
+        return memoryview(lease)
 
     def _give(self, block: Any) -> None:
         self._returned.append((time.monotonic(), block))
