@@ -148,13 +148,17 @@ static void buried(void *request, ucs_status_t status, void *user_data)
     struct hws__uworker *u = user_data;
 
     (void)status;
+    hws__ucx.ucp_request_free(request);
+    if (atomic_load(&u->destroying)) {
+        return; /* on the background thread; the owner counts it when the UCX worker is gone */
+    }
     if (u->role == HWS__ISOLATED) {
         u->dead = true;
         u->worker->dead_count++;
         u->worker->todo = true;
     }
+    u->burying--;
     u->worker->pending_ucx--;
-    hws__ucx.ucp_request_free(request);
 }
 
 /* Close UCX's endpoint; true if UCX will say when that is done. */
@@ -162,6 +166,7 @@ static bool cut(struct hws__uworker *u, ucp_ep_h ucx, const ucp_request_param_t 
 {
     bool pending = UCS_PTR_IS_PTR(hws__ucx.ucp_ep_close_nbx(ucx, p));
 
+    u->burying += pending;
     u->worker->pending_ucx += pending;
     /* Events that UCX's thread could not deliver during the call wait under the number of a descriptor
      * that is closed now: empty that queue before another UCX worker is given the same number. */

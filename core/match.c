@@ -4,8 +4,9 @@
 
 void hws__scope_init(struct hws__scope *s)
 {
-    s->receives = s->masked = s->messages = 0;
-    s->bytes = 0;
+    s->receives = s->masked = 0;
+    atomic_init(&s->messages, 0);
+    atomic_init(&s->bytes, 0);
     hws__list_init(&s->masked_receives);
     hws__list_init(&s->arrived);
     for (unsigned i = 0; i < HWS__BUCKETS; i++) {

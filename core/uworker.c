@@ -114,6 +114,7 @@ static void destroyed(struct hws__worker *w, void *arg)
     struct hws__uworker *u = arg;
 
     atomic_fetch_sub(&w->jobs, 1);
+    w->pending_ucx -= u->burying;
     hws__op_orphans(w, u);
     hws__am_orphans(u);
     hws__rma_orphans(u);

@@ -36,6 +36,7 @@ struct hws__uworker {
     bool deaf;               /* the peer may be unable to wake it */
     _Atomic bool destroying; /* on the background thread */
     uint32_t pending;        /* requests of operations that it holds */
+    uint32_t burying;        /* UCX endpoints that are being closed */
     uint64_t dead_since;
     bool dead;             /* leaves at the end of the sweep */
     uint32_t idle;         /* sweeps without work */
