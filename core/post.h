@@ -59,6 +59,7 @@ static inline __attribute__((always_inline)) int32_t hws__post(struct hws__post 
                                                                const hws_op_opts *in, hws_id *out)
 {
     struct hws__worker *w = p->worker;
+    uint32_t asleep;
     bool wake;
     int32_t r;
 
@@ -74,10 +75,9 @@ static inline __attribute__((always_inline)) int32_t hws__post(struct hws__post 
         return hws__post_not_free(p, out);
     }
     r = hws__post_run(p, out);
-    wake = __builtin_expect((atomic_load_explicit(&w->sleepers, memory_order_relaxed) != 0) |
-                                atomic_load_explicit(&w->armed, memory_order_relaxed),
-                            0) &&
-           r == HWS_OK && hws__post_wants_wake(p);
+    asleep = atomic_load_explicit(&w->sleepers, memory_order_relaxed) |
+             (uint32_t)atomic_load_explicit(&w->armed, memory_order_relaxed);
+    wake = __builtin_expect(asleep, 0) != 0 && r == HWS_OK && hws__post_wants_wake(p);
     hws__own_release(w);
     if (wake) {
         hws__wake(w);
