@@ -200,7 +200,8 @@ CASE(refused)
     t_pair_listen(&pair, NULL);
     hws_id client = dial(&pair, "127.0.0.1", t_closed_port(), 0, NULL);
     seen = connected(&pair, client);
-    CHECK_CODE(seen.event.status, HWS_E_REFUSED);
+    /* UCX 1.22 says the one or the other, by which of its threads sees the refusal first. */
+    CHECK(seen.event.status == HWS_E_REFUSED || seen.event.status == HWS_E_CONNECTION_RESET);
     t_pair_close(&pair);
 }
 
