@@ -40,7 +40,7 @@ static void op_command(struct hws__worker *w, void *arg)
             hws__op_release(op);
         }
     } else {
-        op->flags |= HWS_OP_DETACHED;
+        atomic_fetch_or(&op->flags, HWS_OP_DETACHED);
     }
 }
 

@@ -152,7 +152,7 @@ static void set_sink(struct hws__op *op, const struct hws__post *p)
     op->queue = p->queue;
     op->queue_id = p->queue != NULL ? p->opts->queue : 0;
     op->user = p->opts->user;
-    op->flags = p->opts->flags;
+    atomic_store_explicit(&op->flags, p->opts->flags, memory_order_relaxed);
     op->kind = (uint8_t)p->kind;
     op->source = p->source;
     atomic_store_explicit(&op->worker, p->worker, memory_order_relaxed);

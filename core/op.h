@@ -61,7 +61,7 @@ struct hws__op {
     uint8_t stage;
     bool pooled;    /* came from the pool: returns there */
     int32_t wanted; /* the code to end with if it is ended early: asked for by cancel or deadline */
-    uint32_t flags;
+    _Atomic uint32_t flags; /* HWS_OP_*; a close may detach it while others wait */
     uint32_t memory_kind;
     struct hws__scope *scope; /* where a receive is posted */
     uint64_t sequence;        /* of posting: the first posted receive wins */

@@ -396,15 +396,15 @@ int32_t hws__arm(struct hws__worker *w)
 }
 
 /* The part of a sleep without ownership; how many events of cold UCX workers were taken. */
-static int wait_for_events(struct hws__worker *w, struct epoll_event *events, int room,
-                           uint64_t timeout_ns, int extra_fd)
+static int wait_for_events(int epfd, struct epoll_event *events, int room, uint64_t timeout_ns,
+                           int extra_fd)
 {
     uint64_t ms = timeout_ns / 1000000u + (timeout_ns % 1000000u != 0);
-    struct pollfd p[2] = {{.fd = w->epfd, .events = POLLIN}, {.fd = extra_fd, .events = POLLIN}};
+    struct pollfd p[2] = {{.fd = epfd, .events = POLLIN}, {.fd = extra_fd, .events = POLLIN}};
     int n;
 
     if (extra_fd < 0) {
-        n = epoll_wait(w->epfd, events, room, (int)ms);
+        n = epoll_wait(epfd, events, room, (int)ms);
         return n < 0 ? 0 : n;
     }
     poll(p, 2, (int)ms);
@@ -425,7 +425,7 @@ void hws__sleep(struct hws__worker *w, uint64_t timeout_ns, int extra_fd)
 {
     struct epoll_event events[32];
     uint64_t now, deadline;
-    int n;
+    int epfd, n;
 
     set_timer(w, 0); /* who sleeps here minds the deadlines itself */
     /* ORDER: announce, then look at the submissions; a submitter does the reverse (seq_cst). */
@@ -442,8 +442,9 @@ void hws__sleep(struct hws__worker *w, uint64_t timeout_ns, int extra_fd)
         timeout_ns = deadline < timeout_ns ? deadline : timeout_ns;
     }
     timeout_ns = timeout_ns < HWS__SAFETY_NS ? timeout_ns : HWS__SAFETY_NS;
+    epfd = w->epfd; /* the worker may end, and its number be another's, once it is not owned */
     hws__own_release(w);
-    n = wait_for_events(w, events, 32, timeout_ns, extra_fd);
+    n = wait_for_events(epfd, events, 32, timeout_ns, extra_fd);
     hws__own(w);
     atomic_fetch_sub(&w->sleepers, 1);
     HWS__COUNT(w, wakeups, 1);
