@@ -100,6 +100,22 @@ static int32_t copy_options(struct hws__worker *w, const hws_worker_opts *o)
     return hws__sink_set(&w->sink, &o->sink);
 }
 
+/* Whoever sleeps in the worker leaves before its descriptors go: closing them wakes nobody. */
+static void release_sleepers(struct hws__worker *w)
+{
+    uint64_t one = 1;
+
+    if (w->wakefd < 0) {
+        return;
+    }
+    while (atomic_load(&w->sleepers) != 0) {
+        if (write(w->wakefd, &one, sizeof one) < 0 && errno != EAGAIN) {
+            return;
+        }
+        sched_yield();
+    }
+}
+
 /* What init and copying made, when opening fails or closing ends. */
 static void free_parts(struct hws__worker *w)
 {
@@ -128,6 +144,7 @@ static void free_parts(struct hws__worker *w)
     free(w->cpu_mask);
     w->heap = NULL;
     w->cpu_mask = NULL;
+    release_sleepers(w);
     /* ORDER: seq_cst, see hws__wake(): nobody may write to a number that is somebody else's by then. */
     atomic_store(&w->wakeable, false);
     while (atomic_load(&w->waking) != 0) {
