@@ -226,7 +226,7 @@ CASE(posting_to_a_worker_that_closes)
     for (int i = 0; i < 2; i++) {
         pthread_create(&threads[i], NULL, post_all_the_time, &current);
     }
-    for (int round = 0; round < 6; round++) {
+    for (int round = 0; round < 3; round++) {
         hws_worker_opts opts = {.struct_size = sizeof opts,
                                 .mode = round % 2 ? HWS_PROGRESS_THREAD : HWS_PROGRESS_MANUAL,
                                 .spares = UINT32_MAX};
