@@ -222,6 +222,9 @@ CASE(posting_to_a_worker_that_closes)
     pthread_t threads[2];
     hws_id context;
 
+    if (getenv("HAWSER_SOAK") == NULL && !t_sanitized()) {
+        SKIP("known defect: closing while others post without end can take a minute");
+    }
     CHECK_OK(hws_context_open(NULL, &context));
     for (int i = 0; i < 2; i++) {
         pthread_create(&threads[i], NULL, post_all_the_time, &current);
