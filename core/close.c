@@ -186,10 +186,10 @@ int32_t hws_close_wait(hws_id id, uint64_t timeout_ns)
                 continue;
             }
             if (hws__own_try(w)) {
-                /* What is cold, and the deadlines of closing, must be looked at at once. */
-                if (hws__sweep(w) == 0) {
-                    hws__slow(w);
-                }
+                /* What is cold, and the steps of closing, must be looked at at once: also when others
+                 * keep the sweeps busy. */
+                hws__sweep(w);
+                hws__slow(w);
                 hws__hand_over(w);
                 hws__own_release(w);
             }
