@@ -21,6 +21,11 @@ _ROUND = 1 << 16
 _WASTE = 1.25
 
 
+def _view(array: Any) -> memoryview:
+    """The array's memory. To typing's tables before Python 3.12 an array is no buffer."""
+    return memoryview(array)
+
+
 class Pool:
     """Blocks of memory whose last user is gone are used again, or freed when nobody wants them.
 
@@ -42,7 +47,7 @@ class Pool:
     def take(self, n: int) -> memoryview:
         """Writable memory of n bytes. It comes back when nothing refers to it any more."""
         if n < SMALLEST or n > self.limit:
-            return memoryview(np.empty(n, "u1"))
+            return _view(np.empty(n, "u1"))
         with self._lock:
             self._collect()
             i = bisect.bisect_left(self._free, n, key=lambda entry: entry[0])
@@ -57,10 +62,10 @@ class Pool:
         # What every later view refers to: numpy looks through arrays and memoryviews down to the
         # last array whose base is no array. A slice of the block would be looked through too, and
         # the block would come back while it is in use.
-        lease = np.frombuffer(memoryview(block), "u1", n)
+        lease = np.frombuffer(_view(block), "u1", n)
         assert not isinstance(lease.base, np.ndarray)
         weakref.finalize(lease, self._give, block).atexit = False
-        return memoryview(lease)
+        return _view(lease)
 
     def _give(self, block: Any) -> None:
         self._returned.append((time.monotonic(), block))
