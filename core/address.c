@@ -39,6 +39,16 @@ void hws__address_text(const struct sockaddr_storage *a, char *text, size_t size
              (unsigned)hws__address_port(a));
 }
 
+bool hws__address_same(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+    char x[INET6_ADDRSTRLEN], y[INET6_ADDRSTRLEN];
+
+    hws__address_host(a, x, sizeof x);
+    hws__address_host(b, y, sizeof y);
+    return a->ss_family == b->ss_family && hws__address_port(a) == hws__address_port(b) &&
+           strcmp(x, y) == 0;
+}
+
 socklen_t hws__address_length(const struct sockaddr_storage *a)
 {
     return a->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);

@@ -1,4 +1,5 @@
 #include "endpoint.h"
+#include "cm_socket.h"
 #include "error.h"
 #include "guard.h"
 #include "hello.h"
@@ -164,13 +165,12 @@ static void buried(void *request, ucs_status_t status, void *user_data)
 /* Close UCX's endpoint; true if UCX will say when that is done. */
 static bool cut(struct hws__uworker *u, ucp_ep_h ucx, const ucp_request_param_t *p)
 {
-    bool pending = UCS_PTR_IS_PTR(hws__ucx.ucp_ep_close_nbx(ucx, p));
+    bool pending;
 
+    hws__cm_unwatch(u, ucx);
+    pending = UCS_PTR_IS_PTR(hws__ucx.ucp_ep_close_nbx(ucx, p));
     u->burying += pending;
     u->worker->pending_ucx += pending;
-    /* Events that UCX's thread could not deliver during the call wait under the number of a descriptor
-     * that is closed now: empty that queue before another UCX worker is given the same number. */
-    hws__ucx.ucp_worker_progress(u->ucx);
     return pending;
 }
 

@@ -1,5 +1,6 @@
 #include "listener.h"
 #include "address.h"
+#include "cm_socket.h"
 #include "endpoint.h"
 #include "error.h"
 #include "guard.h"
@@ -136,9 +137,14 @@ static void accept_on(struct hws__endpoint *ep, struct hws__uworker *u)
                          .conn_request = ep->request,
                          .err_mode = UCP_ERR_HANDLING_MODE_PEER,
                          .err_handler = {hws__endpoint_error_cb, ep}};
+    const struct hws__listener *l = hws__listener_of(ep);
     ucp_ep_h ucx;
-    ucs_status_t s = hws__ucx.ucp_ep_create(u->ucx, &p, &ucx);
+    ucs_status_t s;
 
+    if (u != ep->worker->main && l != NULL) {
+        hws__cm_pause(ep->worker->main, &ep->request_peer, l->port);
+    }
+    s = hws__ucx.ucp_ep_create(u->ucx, &p, &ucx);
     ep->request = NULL; /* used up, also by a failure */
     if (s != UCS_OK || !hws__endpoint_attach(ep, u, ucx)) {
         ep->uworker = u;
@@ -355,6 +361,10 @@ void hws__listener_close(struct hws__listener *l)
     hws_event e = {.kind = HWS_EVENT_CLOSED, .source = l->obj.id};
     struct hws__worker *w = l->worker;
 
+    hws__cm_deafen(w->main, l->ucx);
+    for (uint32_t i = 0; i < l->ucx6_count; i++) {
+        hws__cm_deafen(w->main, l->ucx6[i]);
+    }
     for (uint32_t i = 0; i < l->pending_count; i++) {
         hws__ucx.ucp_listener_reject(l->ucx, l->pending[i]);
     }

@@ -421,18 +421,31 @@ void hws__wakefd_drain(struct hws__worker *w)
     }
 }
 
+/* Nothing is left to do, and whoever brings something from now on signals the sleeper. */
+static bool fall_asleep(struct hws__worker *w)
+{
+    bool idle;
+
+    set_timer(w, 0); /* who sleeps here minds the deadlines itself */
+    w->dozing = 1;
+    /* ORDER: announce, then look at the submissions; a submitter does the reverse (seq_cst). */
+    atomic_fetch_add(&w->sleepers, 1);
+    idle = quiesce(w) == HWS_OK && atomic_load(&w->submissions) == NULL &&
+           !atomic_load(&w->asked) && atomic_load(&w->obj.id) != 0;
+    if (!idle) {
+        atomic_fetch_sub(&w->sleepers, 1);
+    }
+    w->dozing = 0;
+    return idle;
+}
+
 void hws__sleep(struct hws__worker *w, uint64_t timeout_ns, int extra_fd)
 {
     struct epoll_event events[32];
     uint64_t now, deadline;
     int epfd, n;
 
-    set_timer(w, 0); /* who sleeps here minds the deadlines itself */
-    /* ORDER: announce, then look at the submissions; a submitter does the reverse (seq_cst). */
-    atomic_fetch_add(&w->sleepers, 1);
-    if (quiesce(w) != HWS_OK || atomic_load(&w->submissions) != NULL || atomic_load(&w->asked) ||
-        atomic_load(&w->obj.id) == 0) {
-        atomic_fetch_sub(&w->sleepers, 1);
+    if (!fall_asleep(w)) {
         return;
     }
     now = hws__now();

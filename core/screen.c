@@ -4,12 +4,9 @@
  * one segment of garbage would end a server. The kernel drops such segments: whoever sent them is a
  * silent connection from then on (strangers.c).
  */
-#include "address.h"
 #include "sockets.h"
-#include <dirent.h>
 #include <linux/filter.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 
 /* Bytes of UCX's header; the first 8 are the length of what follows, little endian. */
@@ -49,35 +46,18 @@ static struct sock_filter program[] = {
     BPF_STMT(BPF_RET | BPF_K, 0),
 };
 
-static bool listens_on(int fd, uint16_t port)
+static bool screen(int fd, void *arg)
 {
-    struct sockaddr_storage local;
-    socklen_t length = sizeof local;
-    int listening = 0;
-    socklen_t size = sizeof listening;
+    const struct sock_fprog filter = {.len = sizeof program / sizeof *program, .filter = program};
 
-    return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) == 0 && listening != 0 &&
-           getsockname(fd, (struct sockaddr *)&local, &length) == 0 &&
-           (local.ss_family == AF_INET || local.ss_family == AF_INET6) &&
-           hws__address_port(&local) == port;
+    if (hws__sockets_listens(fd, *(const uint16_t *)arg)) {
+        /* Accepted connections inherit it. A kernel that refuses leaves things as they were. */
+        setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter);
+    }
+    return false;
 }
 
 void hws__sockets_screen(uint16_t port)
 {
-    const struct sock_fprog filter = {.len = sizeof program / sizeof *program, .filter = program};
-    DIR *d = opendir("/proc/self/fd");
-    struct dirent *e;
-
-    if (d == NULL) {
-        return;
-    }
-    while ((e = readdir(d)) != NULL) {
-        int fd = atoi(e->d_name);
-
-        if (e->d_name[0] != '.' && fd != dirfd(d) && listens_on(fd, port)) {
-            /* Accepted connections inherit it. A kernel that refuses leaves things as they were. */
-            setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter);
-        }
-    }
-    closedir(d);
+    hws__sockets_each(screen, &port);
 }

@@ -2,6 +2,8 @@
 #include "address.h"
 #include <dirent.h>
 #include <netinet/tcp.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,33 +82,111 @@ static uint64_t inode_of(int fd)
     return fstat(fd, &s) == 0 && S_ISSOCK(s.st_mode) ? (uint64_t)s.st_ino : 0;
 }
 
-uint32_t hws__sockets_accepted(uint16_t port, struct hws__accepted *out, uint32_t room)
+int hws__sockets_each(bool (*fn)(int fd, void *arg), void *arg)
 {
-    struct sockaddr_storage local;
     struct dirent *e;
     DIR *d = opendir("/proc/self/fd");
-    uint32_t n = 0;
+    int found = -1;
 
     if (d == NULL) {
-        return 0;
+        return -1;
     }
-    while (n < room && (e = readdir(d)) != NULL) {
-        socklen_t length = sizeof local;
+    while (found < 0 && (e = readdir(d)) != NULL) {
         int fd = atoi(e->d_name);
 
-        if (e->d_name[0] == '.' || fd == dirfd(d) || (out[n].inode = inode_of(fd)) == 0 ||
-            getsockname(fd, (struct sockaddr *)&local, &length) != 0 ||
-            (local.ss_family != AF_INET && local.ss_family != AF_INET6) ||
-            hws__address_port(&local) != port) {
-            continue;
-        }
-        length = sizeof out[n].peer;
-        if (getpeername(fd, (struct sockaddr *)&out[n].peer, &length) == 0) {
-            out[n++].fd = fd;
+        if (e->d_name[0] != '.' && fd != dirfd(d) && fn(fd, arg)) {
+            found = fd;
         }
     }
     closedir(d);
-    return n;
+    return found;
+}
+
+/* A TCP socket on this local port, and its address. */
+static bool is_on(int fd, uint16_t port, struct sockaddr_storage *local)
+{
+    socklen_t length = sizeof *local;
+
+    return getsockname(fd, (struct sockaddr *)local, &length) == 0 &&
+           (local->ss_family == AF_INET || local->ss_family == AF_INET6) &&
+           hws__address_port(local) == port;
+}
+
+bool hws__sockets_listens(int fd, uint16_t port)
+{
+    struct sockaddr_storage local;
+
+    return is_on(fd, port, &local) && option(fd, SO_ACCEPTCONN) == 1;
+}
+
+struct ends {
+    uint16_t port;
+    const struct sockaddr_storage *local, *peer;
+};
+
+static bool has_ends(int fd, void *arg)
+{
+    const struct ends *ends = arg;
+    struct sockaddr_storage a;
+    socklen_t length = sizeof a;
+
+    if (!is_on(fd, ends->port, &a) ||
+        (ends->local != NULL && !hws__address_same(&a, ends->local))) {
+        return false;
+    }
+    if (getpeername(fd, (struct sockaddr *)&a, &length) != 0) {
+        return ends->peer == NULL && option(fd, SO_ACCEPTCONN) == 0;
+    }
+    return ends->peer != NULL && hws__address_same(&a, ends->peer);
+}
+
+int hws__sockets_find(uint16_t port, const struct sockaddr_storage *local,
+                      const struct sockaddr_storage *peer)
+{
+    enum { NEAR = 32 };
+    /* Connections that were made one after the other are often closed so: their numbers are close. */
+    static _Atomic int last;
+    struct ends ends = {port, local, peer};
+    int near = atomic_load(&last), found = -1;
+
+    for (int fd = near > NEAR ? near - NEAR : 0; found < 0 && fd < near + NEAR; fd++) {
+        found = has_ends(fd, &ends) ? fd : -1;
+    }
+    if (found < 0) {
+        found = hws__sockets_each(has_ends, &ends);
+    }
+    if (found >= 0) {
+        atomic_store(&last, found);
+    }
+    return found;
+}
+
+struct accepted_list {
+    uint16_t port;
+    struct hws__accepted *out;
+    uint32_t n, room;
+};
+
+static bool add_accepted(int fd, void *arg)
+{
+    struct accepted_list *list = arg;
+    struct hws__accepted *a = &list->out[list->n];
+    struct sockaddr_storage local;
+    socklen_t length = sizeof a->peer;
+
+    a->fd = fd;
+    a->inode = inode_of(fd);
+    list->n += a->inode != 0 && is_on(fd, list->port, &local) &&
+               getpeername(fd, (struct sockaddr *)&a->peer, &length) == 0;
+    return list->n == list->room;
+}
+
+uint32_t hws__sockets_accepted(uint16_t port, struct hws__accepted *out, uint32_t room)
+{
+    struct accepted_list list = {port, out, 0, room};
+
+    hws__sockets_each(add_accepted, &list);
+    return list.n;
 }
 
 void hws__sockets_shutdown(const struct hws__accepted *a)

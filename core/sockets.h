@@ -5,6 +5,7 @@
 #define HWS_CORE_SOCKETS_H
 
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /**
@@ -15,6 +16,11 @@
  * @param milliseconds  how long data may be unacknowledged
  */
 void hws__sockets_watch_peer(int efd, unsigned milliseconds);
+
+/** Call fn with each descriptor of this process until it returns true. Returns that one, or -1. */
+int hws__sockets_each(bool (*fn)(int fd, void *arg), void *arg);
+/** fd is a socket that listens on a local port. */
+bool hws__sockets_listens(int fd, uint16_t port);
 
 /** Have the kernel keep from this process's listening sockets on a port what would make UCX abort. */
 void hws__sockets_screen(uint16_t port);
@@ -28,6 +34,14 @@ struct hws__accepted {
 
 /** The accepted connections of this process on a local port. Returns how many, at most `room`. */
 uint32_t hws__sockets_accepted(uint16_t port, struct hws__accepted *out, uint32_t room);
+/**
+ * A connected or connecting TCP socket of this process by its ends; -1 if there is none.
+ * @param port   local
+ * @param local  NULL: any address
+ * @param peer   NULL: not connected yet
+ */
+int hws__sockets_find(uint16_t port, const struct sockaddr_storage *local,
+                      const struct sockaddr_storage *peer);
 /** End one if it still is the same socket. */
 void hws__sockets_shutdown(const struct hws__accepted *a);
 

@@ -29,21 +29,12 @@ static void look_free(struct look *k)
     free(k);
 }
 
-static bool same_peer(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
-{
-    char x[64], y[64];
-
-    hws__address_text(a, x, sizeof x);
-    hws__address_text(b, y, sizeof y);
-    return strcmp(x, y) == 0;
-}
-
 static bool is_endpoint(struct hws__worker *w, const struct sockaddr_storage *peer)
 {
     for (struct hws__list *n = w->endpoints.next; n != &w->endpoints; n = n->next) {
         struct hws__endpoint *ep = hws__container(n, struct hws__endpoint, link);
 
-        if (ep->server && same_peer(&ep->request_peer, peer)) {
+        if (ep->server && hws__address_same(&ep->request_peer, peer)) {
             return true;
         }
     }

@@ -61,6 +61,8 @@ typedef void (*hws__ucs_log_pop_handler_fn)(void);
 typedef ucs_status_t (*hws__ucs_global_opts_set_value_fn)(const char *name, const char *value);
 typedef ucs_status_t (*hws__ucs_global_opts_get_value_fn)(const char *name, char *value,
                                                           size_t max);
+typedef ucs_status_t (*hws__ucs_async_remove_handler_fn)(int id, int wait);
+typedef ucs_status_t (*hws__ucs_async_modify_handler_fn)(int fd, int events);
 typedef void (*hws__ucs_config_parser_print_all_opts_fn)(FILE *stream, const char *prefix,
                                                          int flags, void *config_list);
 typedef void *hws__ucs_data;

@@ -108,7 +108,7 @@ static void release_sleepers(struct hws__worker *w)
     if (w->wakefd < 0) {
         return;
     }
-    while (atomic_load(&w->sleepers) != 0) {
+    while (atomic_load(&w->sleepers) != w->dozing) {
         if (write(w->wakefd, &one, sizeof one) < 0 && errno != EAGAIN) {
             return;
         }

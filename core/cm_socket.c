@@ -1,0 +1,61 @@
+#include "cm_socket.h"
+#include "address.h"
+#include "sockets.h"
+#include "ucx_loader.h"
+#include <sys/socket.h>
+
+void hws__cm_unwatch(struct hws__uworker *u, ucp_ep_h ucx)
+{
+    ucp_ep_attr_t local = {.field_mask = UCP_EP_ATTR_FIELD_LOCAL_SOCKADDR};
+    ucp_ep_attr_t peer = {.field_mask = UCP_EP_ATTR_FIELD_REMOTE_SOCKADDR};
+    bool connected;
+    int fd;
+
+    if (hws__ucx.ucp_ep_query(ucx, &local) != UCS_OK) {
+        return; /* made from a worker's address */
+    }
+    connected = hws__ucx.ucp_ep_query(ucx, &peer) == UCS_OK;
+    fd = hws__sockets_find(hws__address_port(&local.local_sockaddr), &local.local_sockaddr,
+                           connected ? &peer.remote_sockaddr : NULL);
+    if (fd >= 0 && hws__ucx.ucs_async_remove_handler(fd, 1) == UCS_OK) {
+        hws__ucx.ucp_worker_progress(u->ucx);
+    }
+}
+
+/* The socket stays in UCX's table: accepting it, or destroying the listener, takes it out. */
+static bool pause_fd(int fd)
+{
+    return hws__ucx.ucs_async_modify_handler(fd, 0) == UCS_OK;
+}
+
+void hws__cm_pause(struct hws__uworker *u, const struct sockaddr_storage *client, uint16_t port)
+{
+    int fd = hws__sockets_find(port, NULL, client);
+
+    if (fd >= 0 && pause_fd(fd)) {
+        hws__ucx.ucp_worker_progress(u->ucx);
+    }
+}
+
+static bool listens_at(int fd, void *arg)
+{
+    const struct sockaddr_storage *address = arg;
+    struct sockaddr_storage a;
+    socklen_t length = sizeof a;
+
+    return hws__sockets_listens(fd, hws__address_port(address)) &&
+           getsockname(fd, (struct sockaddr *)&a, &length) == 0 && hws__address_same(&a, address);
+}
+
+void hws__cm_deafen(struct hws__uworker *u, ucp_listener_h listener)
+{
+    ucp_listener_attr_t q = {.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR};
+    int fd = -1;
+
+    if (hws__ucx.ucp_listener_query(listener, &q) == UCS_OK) {
+        fd = hws__sockets_each(listens_at, &q.sockaddr);
+    }
+    if (fd >= 0 && pause_fd(fd)) {
+        hws__ucx.ucp_worker_progress(u->ucx);
+    }
+}

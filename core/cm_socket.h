@@ -1,0 +1,28 @@
+/*
+ * The socket on which UCX's connection manager watches a connection.
+ *
+ * UCX finds the handler of an event by the number of its descriptor, in one table for the process. An
+ * event that UCX's thread cannot deliver, because the UCX worker is in a call, waits under that number
+ * until the worker is progressed. When by then the number is another worker's, because the descriptor
+ * was closed and its number given away or because the connection moved, the event reaches the wrong
+ * handler: a build with assertions aborts. So the events are stopped first.
+ */
+#ifndef HWS_CORE_CM_SOCKET_H
+#define HWS_CORE_CM_SOCKET_H
+
+#include "uworker.h"
+
+/** Before an endpoint of u is closed: no event of its connection comes, and none waits. Progresses u. */
+void hws__cm_unwatch(struct hws__uworker *u, ucp_ep_h ucx);
+
+/**
+ * Before a connection request of u is accepted on another UCX worker: the same, but for a reset that
+ * comes in this moment. Progresses u.
+ * @param port  of the listener
+ */
+void hws__cm_pause(struct hws__uworker *u, const struct sockaddr_storage *client, uint16_t port);
+
+/** Before a listener of u is destroyed: the same for its socket. Progresses u. */
+void hws__cm_deafen(struct hws__uworker *u, ucp_listener_h listener);
+
+#endif
