@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .emitters import BUILTIN
 from .model import Abi, load
-from .report import Refused
+from .report import Refused, say
 
 Emit = Callable[[Abi], dict[str, str]]
 
@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     if args.list:
         for name, module in BUILTIN.items():
-            print(f"{name:18} {(module.__doc__ or '').strip()}")
+            say(f"{name:18} {(module.__doc__ or '').strip()}")
         return 0
     if not args.emitter:
         parser.error("name an emitter (--list prints the built-in ones)")
@@ -58,5 +58,5 @@ def main(argv: list[str]) -> int:
             target = args.out / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
-            print(f"wrote {target}")
+            say(f"wrote {target}")
     return 0

@@ -11,7 +11,7 @@ from pathlib import Path
 from .emitters import BUILTIN
 from .model import Abi, from_json, to_json
 from .parse import read_abi
-from .report import Refused
+from .report import Refused, say
 from .validate import validate
 
 #: Every generated file says so near its start; a file that says so and that nothing generates any more is removed.
@@ -73,12 +73,12 @@ def main(root: Path, argv: list[str]) -> int:
         if not target.exists() or target.read_text(encoding="utf-8") != text:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
-            print(f"wrote {path}")
+            say(f"wrote {path}")
     for path in stale:
         (args.root / path).unlink()
-        print(f"removed {path}")
+        say(f"removed {path}")
     if args.release:
-        print(f"wrote {keep(args.root, files['abi/abi.json'])}")
+        say(f"wrote {keep(args.root, files['abi/abi.json'])}")
     return 0
 
 
@@ -101,12 +101,12 @@ def _check(root: Path, files: dict[str, str], stale: list[str]) -> int:
         if old != text:
             different += 1
             lines = difflib.unified_diff(old.splitlines(), text.splitlines(), path, "generated now", lineterm="", n=1)
-            print("\n".join(list(lines)[:12]))
+            say("\n".join(list(lines)[:12]))
     for path in stale:
-        print(f"{path}: nothing generates this any more")
+        say(f"{path}: nothing generates this any more")
     if different or stale:
-        print(f"FAIL: {different + len(stale)} generated files are not up to date.")
-        print("Run `python3 abi/gen.py` and commit what it writes together with the header.")
+        say(f"FAIL: {different + len(stale)} generated files are not up to date.")
+        say("Run `python3 abi/gen.py` and commit what it writes together with the header.")
         return 1
-    print(f"ok: {len(files)} generated files are up to date")
+    say(f"ok: {len(files)} generated files are up to date")
     return 0

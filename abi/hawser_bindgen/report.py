@@ -1,7 +1,9 @@
-"""What is wrong with an input: file, line and reason, as compilers print it."""
+"""What the commands print. Of a wrong input: file, line and reason, as compilers do."""
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import dataclass
 
 
@@ -25,3 +27,11 @@ class Refused(Exception):
 
 def refuse(path: str, line: int, reason: str) -> Refused:
     return Refused([Problem(path, line, reason)])
+
+
+def say(line: str) -> None:
+    """Print a line. That its reader has seen enough (`| head`) must not stop what is being written."""
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,7 +8,13 @@ work=$(mktemp -d)
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
 command=$source/abi/hawser-bindgen
 
-"$command" --list | grep -q '^rust-extern ' || { echo "FAIL: --list"; exit 1; }
+"$command" --list >"$work/list"
+grep -q '^rust-extern ' "$work/list" || { echo "FAIL: --list"; exit 1; }
+# A reader that has seen enough: everything is written all the same, and nothing is complained of.
+"$command" --list 2>"$work/err" | head -n 1 >"$work/first"
+"$command" --out "$work/piped" man-pages 2>>"$work/err" | true
+[ ! -s "$work/err" ] || { echo "FAIL: a pipe that was closed:"; cat "$work/err"; exit 1; }
+diff -r "$work/piped/docs/man" "$source/docs/man" || { echo "FAIL: a closed pipe stopped the writing"; exit 1; }
 for bad in no-such-emitter "$source/include/hawser.h"; do
     if "$command" --out "$work" "$bad" 2>"$work/err"; then echo "FAIL: $bad was taken for an emitter"; exit 1; fi
     [ -s "$work/err" ] || { echo "FAIL: $bad: nothing was said"; exit 1; }
