@@ -2,6 +2,9 @@
 """Copies a generated file between two processes over shared memory and over TCP, verifies it, and prints how fast that
 was beside raw UCX. Only the standard library is needed: scripts/demo.py --build build
 """
+
+from __future__ import annotations
+
 import argparse
 import filecmp
 import importlib.util
@@ -12,34 +15,36 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
+from typing import NoReturn
 
 MIB = 1 << 20
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
-def fail(text):
+def fail(text: str) -> NoReturn:
     sys.exit(f"demo: {text}")
 
 
-def parse_size(text):
+def parse_size(text: str) -> int:
     match = re.fullmatch(r"(\d+)([KMG]?)(i?B)?", text.strip(), re.IGNORECASE)
     if not match:
         raise argparse.ArgumentTypeError(f"'{text}' is no size; say 1G, 256M, ...")
     return int(match[1]) * UNITS[match[2].upper()]
 
 
-def choose_ucx():
+def choose_ucx() -> None:
     """C programs cannot know of a Python environment, so the wheel of this one is named to them."""
     if "HAWSER_UCX" in os.environ:
         return
     spec = importlib.util.find_spec("libucx")
     if spec and spec.submodule_search_locations:
-        lib = os.path.join(list(spec.submodule_search_locations)[0], "lib")
+        lib = os.path.join(next(iter(spec.submodule_search_locations)), "lib")
         if os.path.exists(os.path.join(lib, "libucp.so.0")):
             os.environ["HAWSER_UCX"] = lib
 
 
-def memory_available():
+def memory_available() -> int:
     with open("/proc/meminfo", encoding="ascii") as f:
         for line in f:
             if line.startswith("MemAvailable:"):
@@ -47,7 +52,7 @@ def memory_available():
     return 0
 
 
-def choose_folder(size):
+def choose_folder(size: int) -> str:
     """/dev/shm keeps the disk out of the figures, if there is memory to spare: two files, and something to live on."""
     need = 2 * size + 256 * MIB
     shm = shutil.disk_usage("/dev/shm").free if os.path.isdir("/dev/shm") else 0
@@ -59,7 +64,7 @@ def choose_folder(size):
     fail(f"no folder with {need // MIB} MiB free; say --size 256M, or set TMPDIR")
 
 
-def generate(path, size):
+def generate(path: str, size: int) -> None:
     """Random bytes, and no two MiB alike: a piece in the wrong place would show."""
     block = bytearray(os.urandom(MIB))
     with open(path, "wb") as f:
@@ -68,23 +73,31 @@ def generate(path, size):
             f.write(block[: min(MIB, size - i)])
 
 
-def pinned(cpus, which):
+def pinned(cpus: list[int], which: int) -> Callable[[], None] | None:
     """Each process on its own core, where there are two."""
     if len(cpus) < 2:
         return None
     return lambda: os.sched_setaffinity(0, {cpus[which]})
 
 
-def copy(program, source, target, over, cpus):
+def copy(program: str, source: str, target: str, over: str, cpus: list[int]) -> tuple[float, str]:
     """Copies by two processes; returns GB/s and the transports that carried it."""
-    receiver = subprocess.Popen([program, "receive", "0", target], stdout=subprocess.PIPE, text=True,
-                                preexec_fn=pinned(cpus, 0))
+    receiver = subprocess.Popen(
+        [program, "receive", "0", target], stdout=subprocess.PIPE, text=True, preexec_fn=pinned(cpus, 0)
+    )
+    assert receiver.stdout is not None
     try:
         match = re.match(r"port (\d+)", receiver.stdout.readline())
         if not match:
             fail("the receiver did not start")
-        sender = subprocess.run([program, "send", "127.0.0.1", match[1], source] + (["tcp"] if over == "tcp" else []),
-                                stdout=subprocess.PIPE, text=True, timeout=600, check=False, preexec_fn=pinned(cpus, 1))
+        sender = subprocess.run(
+            [program, "send", "127.0.0.1", match[1], source] + (["tcp"] if over == "tcp" else []),
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=600,
+            check=False,
+            preexec_fn=pinned(cpus, 1),
+        )
         rest = receiver.communicate(timeout=60)[0]
     finally:
         if receiver.poll() is None:
@@ -99,33 +112,36 @@ def copy(program, source, target, over, cpus):
     return float(rate[1]), lanes[1] if lanes else "?"
 
 
-def raw(hawser, size, over):
+def raw(hawser: str, size: int, over: str) -> tuple[float | None, float | None]:
     """GB/s of hawser perf and of ucx_perftest with messages of 1 MiB, in turns; None where that cannot be had."""
     count = max(100, min(2000, size // MIB))
     command = [hawser, "perf", "-t", "tag_bw", "-s", str(MIB), "-n", str(count), "-w", "100", "--json", "--compare=3"]
-    run = subprocess.run(command + (["--tcp"] if over == "tcp" else []), stdout=subprocess.PIPE,
-                         stderr=subprocess.PIPE, text=True, timeout=600, check=False)
+    run = subprocess.run(
+        command + (["--tcp"] if over == "tcp" else []), capture_output=True, text=True, timeout=600, check=False
+    )
     if run.returncode:
         print(f"demo: no figure of raw UCX over {over}: {run.stderr.strip()}", file=sys.stderr)
         return None, None
     rounds = json.loads(run.stdout)["rounds"]
-    return tuple(sorted(r[side]["bandwidth_overall"] for r in rounds)[len(rounds) // 2] * MIB / 1e9
-                 for side in ("hawser", "raw"))
+    mine, yardstick = (
+        sorted(r[side]["bandwidth_overall"] for r in rounds)[len(rounds) // 2] * MIB / 1e9 for side in ("hawser", "raw")
+    )
+    return mine, yardstick
 
 
-def program(build, *parts):
+def program(build: str, *parts: str) -> str:
     path = os.path.join(build, *parts)
     if not os.access(path, os.X_OK):
         fail(f"{path} is not there; build first (cmake --preset release && cmake --build --preset release)")
     return path
 
 
-def cell(value):
+def cell(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--build", default="build", help="folder of the build (build)")
     parser.add_argument("--size", type=parse_size, default=1 << 30, help="of the file: 1G, 256M, ... (1G)")
     args = parser.parse_args()
@@ -144,12 +160,14 @@ def main():
             os.unlink(target)
             rows.append([over, cell(rate), *map(cell, raw(hawser, args.size, over)), "yes", lanes])
     head = ["over", "file copy", "hawser perf", "raw UCX", "verified", "transports"]
-    widths = [max(len(str(r[i])) for r in rows + [head]) for i in range(len(head))]
+    widths = [max(len(str(r[i])) for r in [*rows, head]) for i in range(len(head))]
     print()
-    for row in [head] + rows:
-        print("  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip())
-    print("\nGB/s. The file copy reads one mapped file and writes another; hawser perf and raw UCX (ucx_perftest -e\n"
-          "of the same UCX) send 1 MiB from memory, 32 under way. Same cores for all, one run.")
+    for row in [head, *rows]:
+        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    print(
+        "\nGB/s. The file copy reads one mapped file and writes another; hawser perf and raw UCX (ucx_perftest -e\n"
+        "of the same UCX) send 1 MiB from memory, 32 under way. Same cores for all, one run."
+    )
 
 
 if __name__ == "__main__":

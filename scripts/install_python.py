@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTHON = ROOT / "bindings" / "python"
 
 
-def main(library):
+def main(library: str) -> None:
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index"]
     pip += ["--no-build-isolation", "--no-deps", "--force-reinstall"]
     subprocess.run([*pip, f"-Ccmake.define.HAWSER_PREBUILT={Path(library).resolve()}", str(PYTHON)], check=True)

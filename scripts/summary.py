@@ -5,9 +5,12 @@ A whole test skips by printing `SKIP: reason` and exiting 77. A part of one show
 as Criterion's `[SKIP] suite::name: reason`, or as unittest's `... skipped 'reason'`.
 """
 
+from __future__ import annotations
+
 import re
 import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 from pathlib import Path
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
@@ -21,16 +24,18 @@ PATTERNS = (
 CLOSING = re.compile(r"^=* ?(\d+ (?:passed|failed|skipped|error).* in [\d.]+s.*?) ?=*$")
 
 
-def reasons(output):
+def reasons(output: str) -> Iterator[tuple[str, str]]:
     for line in ESCAPE.sub("", output).splitlines():
         for pattern in PATTERNS:
             if match := pattern.match(line.strip()):
-                yield match.groups()
+                yield match[1], match[2]
 
 
-def main(paths):
+def main(paths: list[str]) -> int:
     total = {"passed": 0, "failed": 0, "skipped": 0}
-    skipped, failures, closings = [], [], []
+    skipped: list[tuple[str, str]] = []
+    failures: list[str] = []
+    closings: list[tuple[str, str]] = []
     for path in map(Path, paths):
         count = dict.fromkeys(total, 0)
         for case in ET.parse(path).getroot().iter("testcase"):
@@ -42,8 +47,7 @@ def main(paths):
                 failures.append(name)
             elif case.find("skipped") is not None:
                 count["skipped"] += 1
-                why = [reason for _, reason in reasons(output)]
-                skipped.append((name, why[0] if why else "NO REASON GIVEN"))
+                skipped.append((name, next((why for _, why in reasons(output)), "NO REASON GIVEN")))
             else:
                 count["passed"] += 1
                 skipped += [(f"{name}{' ' + part if part else ', in part'}", why) for part, why in reasons(output)]

@@ -6,6 +6,7 @@ import re
 import unittest
 
 from bindgen import ERRORS, HEADER, change, read
+from hawser_bindgen.model import Abi
 from hawser_bindgen.report import Refused
 
 FUNCTION = """/**
@@ -39,7 +40,7 @@ MINI_ERRORS = 'HWS_ERROR(INVALID, -1, usage, "invalid", UCS_OK)\n'
 START = MINI[: MINI.index("@")].count("\n") + 1
 
 
-def mini(text: str):
+def mini(text: str) -> Abi:
     return read(MINI.replace("@", text), MINI_ERRORS)
 
 

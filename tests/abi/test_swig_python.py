@@ -159,7 +159,7 @@ class Errors(WithPair):
 
     def test_wrong_arguments(self) -> None:
         queue = {"queue": self.pair.queue}
-        for error, call in (
+        wrong: list[tuple[type[Exception], Callable[[], object]]] = [
             (TypeError, lambda: hawser.tag_send(self.pair.client, "text", 1, queue)),
             (BufferError, lambda: hawser.tag_recv(self.pair.client, b"constant", 1, TOP, queue)),
             (OverflowError, lambda: hawser.tag_send(self.pair.client, b"", -1, queue)),
@@ -172,7 +172,8 @@ class Errors(WithPair):
             (TypeError, lambda: hawser.kind(1.5)),
             (ValueError, lambda: hawser.tag_send(self.pair.client, b"", 1, {"flags": hawser.OP_DETACHED})),
             (ValueError, lambda: hawser.tag_send(self.pair.client, b"", 1, {"flags": hawser.OP_IOV})),
-        ):
+        ]
+        for error, call in wrong:
             with self.assertRaises(error):
                 call()
         self.assertEqual(hawser.stats_get(self.pair.context)["ops_pending"], 0)
@@ -209,7 +210,12 @@ class Gil(WithPair):
     def ran_beside(self, call: Callable[[], object]) -> bool:
         """Whether another thread gets to run while this one only makes the same call again and again."""
         gate, ran = threading.Event(), threading.Event()
-        thread = threading.Thread(target=lambda: (gate.wait(), ran.set()))
+
+        def run() -> None:
+            gate.wait()
+            ran.set()
+
+        thread = threading.Thread(target=run)
         thread.start()
         # Longer than the test: only who releases the GIL by himself lets the thread run.
         sys.setswitchinterval(1000)
