@@ -2,9 +2,10 @@
  * A fixed number of messages inside the function measured(), for callgrind to count instructions
  * (--toggle-collect=measured). raw_ucx_instructions.c does the same without Hawser.
  *
- *     instructions [tag|callback|am] [COUNT]
+ *     instructions [tag|callback|am] [COUNT] [hello]
  *
- * One process, manual mode, raw endpoints: no hello, and UCX's own tag matching.
+ * One process, manual mode, raw endpoints: no hello, and UCX's own tag matching. With "hello": usual
+ * endpoints, whose tagged messages are matched by Hawser.
  */
 #include "bench.h"
 
@@ -89,7 +90,7 @@ int main(int argc, char **argv)
     hws_am_opts handler = {.struct_size = sizeof handler,
                            .sink = {.callback = on_event, .callback_arg = &t}};
 
-    bench_pair_open(&t.pair, HWS_PROGRESS_MANUAL, HWS_ENDPOINT_RAW);
+    bench_pair_open(&t.pair, HWS_PROGRESS_MANUAL, argc > 3 ? 0 : HWS_ENDPOINT_RAW);
     bench_check(hws_am_handler(t.pair.worker, AM_ID, &handler), "setting a handler");
     for (uint64_t i = 0; i < 500; i++) {
         one(&t);

@@ -341,17 +341,14 @@ static int32_t am_send_run(struct hws__post *p)
 int32_t hws_am_send(hws_id endpoint, uint32_t am_id, const void *header, uint64_t header_length,
                     const void *buffer, uint64_t length, const hws_op_opts *opts, hws_id *op)
 {
-    struct hws__post p = {.run = am_send_run,
-                          .source = endpoint,
-                          .buffer = (void *)(uintptr_t)buffer,
-                          .length = length,
-                          .am_id = am_id,
-                          .mask = header_length,
-                          .header = header,
-                          .kind = HWS_EVENT_AM_SEND};
+    struct hws__post p;
     int32_t r;
 
     HWS__ENTER();
+    hws__post_init(&p, am_send_run, HWS_EVENT_AM_SEND, endpoint, buffer, length);
+    p.am_id = am_id;
+    p.header = header;
+    p.mask = header_length;
     if ((r = hws__post_endpoint(&p)) < 0) {
         return r;
     }
@@ -391,12 +388,8 @@ static int32_t am_recv_run(struct hws__post *p)
 int32_t hws_am_recv(hws_id buffer_id, void *buffer, uint64_t length, const hws_op_opts *opts,
                     hws_id *op)
 {
-    struct hws__post p = {.run = am_recv_run,
-                          .buffer = buffer,
-                          .length = length,
-                          .tag = buffer_id,
-                          .kind = HWS_EVENT_AM_RECV};
     struct hws__message *m = NULL;
+    struct hws__post p;
 
     HWS__ENTER();
     if (hws__id_kind(buffer_id) == HWS_KIND_BUFFER) {
@@ -405,6 +398,8 @@ int32_t hws_am_recv(hws_id buffer_id, void *buffer, uint64_t length, const hws_o
     if (m == NULL) {
         return hws__id_error(&hws__objects, buffer_id, HWS_KIND_BUFFER);
     }
+    hws__post_init(&p, am_recv_run, HWS_EVENT_AM_RECV, 0, buffer, length);
+    p.tag = buffer_id;
     p.worker = m->worker;
     return hws__post(&p, opts, op);
 }

@@ -24,6 +24,13 @@ struct hws__message *hws__message_take(struct hws__worker *w, uint32_t kind)
         if (m == NULL) {
             return NULL;
         }
+        /* A released one is in no list any more. */
+        hws__list_init(&m->held);
+        hws__list_init(&m->kept);
+        hws__list_init(&m->order_ep);
+        hws__list_init(&m->order_worker);
+        hws__list_init(&m->tag_ep);
+        hws__list_init(&m->tag_worker);
     }
     m->worker = w;
     m->ep = NULL;
@@ -36,12 +43,6 @@ struct hws__message *hws__message_take(struct hws__worker *w, uint32_t kind)
     m->multi = NULL;
     m->free_fn = NULL;
     m->length = m->header_length = 0;
-    hws__list_init(&m->held);
-    hws__list_init(&m->kept);
-    hws__list_init(&m->order_ep);
-    hws__list_init(&m->order_worker);
-    hws__list_init(&m->tag_ep);
-    hws__list_init(&m->tag_worker);
     return m;
 }
 

@@ -37,6 +37,8 @@ static bool pool_grow(void)
     memset(ops, 0, CHUNK * sizeof *ops);
     for (uint32_t i = CHUNK; i-- > 0;) {
         ops[i].slot = c * CHUNK + i;
+        hws__list_init(&ops[i].match); /* a free one is in no list */
+        hws__list_init(&ops[i].link);
         ops[i].next = pool;
         pool = &ops[i];
     }
@@ -80,8 +82,6 @@ struct hws__op *hws__op_pool_take(void)
         op->pooled = true;
         op->stage = HWS__STAGE_SUBMITTED;
         op->extra = NULL;
-        hws__list_init(&op->match);
-        hws__list_init(&op->link);
     }
     return op;
 }
@@ -178,7 +178,6 @@ struct hws__op *hws__op_take(struct hws__post *p)
         p->worker->free_ops = op->next;
         op->pooled = false;
         op->extra = NULL;
-        hws__list_init(&op->match);
         set_sink(op, p);
         p->op = op;
     }
@@ -460,32 +459,10 @@ void hws__op_orphans(struct hws__worker *w, const struct hws__uworker *u)
     }
 }
 
-uint64_t hws__bytes(const void *buffer, uint64_t length, uint32_t flags)
+void hws__scatter_iov(const hws_iov *v, uint64_t count, const void *data, uint64_t length)
 {
-    const hws_iov *v = buffer;
-    uint64_t sum = 0;
-
-    if ((flags & HWS_OP_IOV) == 0) {
-        return length;
-    }
-    for (uint64_t i = 0; i < length; i++) {
-        sum += v[i].length;
-    }
-    return sum;
-}
-
-void hws__scatter(void *buffer, uint64_t count, uint32_t flags, const void *data, uint64_t length)
-{
-    const hws_iov *v = buffer;
     const char *from = data;
 
-    if (length == 0) {
-        return;
-    }
-    if ((flags & HWS_OP_IOV) == 0) {
-        memcpy(buffer, data, length);
-        return;
-    }
     for (uint64_t i = 0; i < count && length > 0; i++) {
         uint64_t n = v[i].length < length ? v[i].length : length;
 

@@ -14,6 +14,7 @@
 #include <hawser.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <string.h>
 #include <ucp/api/ucp.h>
 
 #define HWS__OP_SLOT_BITS 20
@@ -127,8 +128,8 @@ struct hws__post {
     uint32_t kind;
     uint32_t done_flags;
     int32_t done_status; /* HWS_DONE with this status: truncated */
-    const void *done_record;
     uint32_t am_id;
+    const void *done_record;
     hws_id rkey;      /* remote memory access: the key */
     uint64_t operand; /* of an atomic */
 };
@@ -199,8 +200,31 @@ int32_t hws__op_pending(struct hws__post *p, struct hws__op *op, struct hws__uwo
 void hws__op_orphans(struct hws__worker *w, const struct hws__uworker *u);
 
 /** Bytes of a buffer or of all its pieces. */
-uint64_t hws__bytes(const void *buffer, uint64_t length, uint32_t flags);
+static inline uint64_t hws__bytes(const void *buffer, uint64_t length, uint32_t flags)
+{
+    const hws_iov *v = buffer;
+    uint64_t sum = 0;
+
+    if (__builtin_expect((flags & HWS_OP_IOV) == 0, 1)) {
+        return length;
+    }
+    for (uint64_t i = 0; i < length; i++) {
+        sum += v[i].length;
+    }
+    return sum;
+}
+void hws__scatter_iov(const hws_iov *v, uint64_t count, const void *data, uint64_t length);
 /** Copy contiguous data into a buffer or its pieces; at most `length` bytes. */
-void hws__scatter(void *buffer, uint64_t count, uint32_t flags, const void *data, uint64_t length);
+static inline void hws__scatter(void *buffer, uint64_t count, uint32_t flags, const void *data,
+                                uint64_t length)
+{
+    if (__builtin_expect((flags & HWS_OP_IOV) != 0, 0)) {
+        hws__scatter_iov(buffer, count, data, length);
+    } else if (length == sizeof(uint64_t)) {
+        memcpy(buffer, data, sizeof(uint64_t)); /* spares the smallest messages a call */
+    } else if (length != 0) {
+        memcpy(buffer, data, length);
+    }
+}
 
 #endif

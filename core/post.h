@@ -63,13 +63,17 @@ static inline __attribute__((always_inline)) int32_t hws__post(struct hws__post 
     bool wake;
     int32_t r;
 
-    if (__builtin_expect(in == NULL || in->struct_size != sizeof *in || in->queue != 0 ||
-                             (in->flags & ~(uint32_t)HWS__OP_FLAGS) != 0 || out == NULL ||
-                             (p->buffer == NULL && p->length != 0),
-                         0)) {
+    if (__builtin_expect(
+            in == NULL || in->struct_size != sizeof *in || in->queue != 0 ||
+                (in->flags & ~(uint32_t)HWS__OP_FLAGS) != 0 ||
+                (out == NULL && in->callback == NULL && (in->flags & HWS_OP_DETACHED) == 0) ||
+                (p->buffer == NULL && p->length != 0),
+            0)) {
         return hws__post_slow(p, in, out);
     }
-    *out = 0;
+    if (out != NULL) {
+        *out = 0;
+    }
     p->opts = in;
     if (__builtin_expect(!hws__own_try(w), 0)) {
         return hws__post_not_free(p, out);
@@ -124,6 +128,37 @@ static inline int32_t hws__op_posted(struct hws__post *p, struct hws__op *op,
                                      struct hws__uworker *u, ucs_status_ptr_t ptr)
 {
     return __builtin_expect(ptr == NULL, 1) ? HWS_DONE : hws__op_pending(p, op, u, ptr);
+}
+
+/**
+ * What every posting starts with; all else is zero. Field by field: an initialiser of this size becomes
+ * a string instruction, which takes longer than the rest of a posting.
+ */
+static inline void hws__post_init(struct hws__post *p, int32_t (*run)(struct hws__post *),
+                                  uint32_t kind, hws_id source, const void *buffer, uint64_t length)
+{
+    p->run = run;
+    p->worker = NULL;
+    p->ep = NULL;
+    p->source = source;
+    p->buffer = (void *)(uintptr_t)buffer;
+    p->length = length;
+    p->tag = 0;
+    p->mask = 0;
+    p->header = NULL;
+    p->keep = 0;
+    p->opts = NULL;
+    p->op = NULL;
+    p->queue = NULL;
+    p->done_length = 0;
+    p->done_tag = 0;
+    p->kind = kind;
+    p->done_flags = 0;
+    p->done_status = 0;
+    p->am_id = 0;
+    p->done_record = NULL;
+    p->rkey = 0;
+    p->operand = 0;
 }
 
 /** Find the endpoint of a posting. */

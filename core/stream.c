@@ -48,14 +48,11 @@ static int32_t send_run(struct hws__post *p)
 int32_t hws_stream_send(hws_id endpoint, const void *buffer, uint64_t length,
                         const hws_op_opts *opts, hws_id *op)
 {
-    struct hws__post p = {.run = send_run,
-                          .source = endpoint,
-                          .buffer = (void *)(uintptr_t)buffer,
-                          .length = length,
-                          .kind = HWS_EVENT_STREAM_SEND};
+    struct hws__post p;
     int32_t r;
 
     HWS__ENTER();
+    hws__post_init(&p, send_run, HWS_EVENT_STREAM_SEND, endpoint, buffer, length);
     if ((r = hws__post_endpoint(&p)) < 0) {
         return r;
     }
@@ -117,14 +114,11 @@ static int32_t recv_run(struct hws__post *p)
 int32_t hws_stream_recv(hws_id endpoint, void *buffer, uint64_t length, const hws_op_opts *opts,
                         hws_id *op)
 {
-    struct hws__post p = {.run = recv_run,
-                          .source = endpoint,
-                          .buffer = buffer,
-                          .length = length,
-                          .kind = HWS_EVENT_STREAM_RECV};
+    struct hws__post p;
     int32_t r;
 
     HWS__ENTER();
+    hws__post_init(&p, recv_run, HWS_EVENT_STREAM_RECV, endpoint, buffer, length);
     if ((r = hws__post_endpoint(&p)) < 0) {
         return r;
     }

@@ -97,12 +97,10 @@ int32_t hws__message_to(struct hws__post *p, struct hws__message *m)
     return r;
 }
 
-/* A posted receive met its message: as if it were posted now. Returns what UCX must hear. */
-static ucs_status_t meet(struct hws__op *op, struct hws__uworker *u, uint64_t tag, void *data,
-                         uint64_t length, uint64_t attr)
+/* A posted receive met a message whose data is at the sender. Returns what UCX must hear. */
+static ucs_status_t meet_rndv(struct hws__op *op, struct hws__uworker *u, void *desc,
+                              uint64_t length)
 {
-    uint64_t room =
-        op->flags & HWS_OP_IOV ? hws__bytes(op->buffer, op->length, op->flags) : op->length;
     hws_op_opts opts = {.flags = op->flags, .memory_kind = op->memory_kind};
     struct hws__post p = {.worker = op->worker,
                           .ep = op->ep,
@@ -110,28 +108,39 @@ static ucs_status_t meet(struct hws__op *op, struct hws__uworker *u, uint64_t ta
                           .op = op,
                           .length = op->length,
                           .opts = &opts,
-                          .done_tag = tag};
+                          .done_tag = op->done_tag};
     int32_t r;
 
-    op->done_tag = tag;
-    op->done_length = length;
-    if ((attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0) {
-        hws__scatter(op->buffer, op->length, op->flags, data, length < room ? length : room);
-        hws__op_finish(op, length > room ? HWS_E_TRUNCATED : HWS_OK);
-        return UCS_OK;
-    }
-    if (length > room) {
+    if (length > hws__bytes(op->buffer, op->length, op->flags)) {
         hws__op_finish(op, HWS_E_TRUNCATED);
         return UCS_OK; /* UCX drops it; the sender completes */
     }
-    /* hws__op_posted() takes the operation again: leave its lists first. */
+    /* hws__op_posted() takes the operation again, as if it were posted now: leave its lists first. */
     hws__op_leave(op);
-    r = hws__fetch(&p, u, data, length);
+    r = hws__fetch(&p, u, desc, length);
     if (r != HWS_OK) {
         hws__op_rejoin(op);
         hws__op_finish(op, r == HWS_DONE ? HWS_OK : r);
     }
     return UCS_INPROGRESS;
+}
+
+/* A posted receive met its message. Returns what UCX must hear. */
+static ucs_status_t meet(struct hws__op *op, struct hws__uworker *u, uint64_t tag, void *data,
+                         uint64_t length, uint64_t attr)
+{
+    uint32_t flags = atomic_load_explicit(&op->flags, memory_order_relaxed);
+    uint64_t room;
+
+    op->done_tag = tag;
+    op->done_length = length;
+    if (__builtin_expect((attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0, 0)) {
+        return meet_rndv(op, u, data, length);
+    }
+    room = hws__bytes(op->buffer, op->length, flags);
+    hws__scatter(op->buffer, op->length, flags, data, length < room ? length : room);
+    hws__op_finish(op, length > room ? HWS_E_TRUNCATED : HWS_OK);
+    return UCS_OK;
 }
 
 ucs_status_t hws__tag_cb(void *arg, const void *header, size_t header_length, void *data,
@@ -231,15 +240,13 @@ static int32_t send_run(struct hws__post *p)
 static int32_t tag_send(hws_id endpoint, const void *buffer, uint64_t length, uint64_t tag,
                         uint64_t am_flags, const hws_op_opts *opts, hws_id *op)
 {
-    struct hws__post p = {.run = send_run,
-                          .source = endpoint,
-                          .buffer = (void *)(uintptr_t)buffer,
-                          .length = length,
-                          .tag = tag,
-                          .mask = am_flags,
-                          .kind = HWS_EVENT_TAG_SEND};
-    int32_t r = hws__post_endpoint(&p);
+    struct hws__post p;
+    int32_t r;
 
+    hws__post_init(&p, send_run, HWS_EVENT_TAG_SEND, endpoint, buffer, length);
+    p.tag = tag;
+    p.mask = am_flags;
+    r = hws__post_endpoint(&p);
     return r < 0 ? r : hws__post(&p, opts, op);
 }
 
@@ -311,16 +318,13 @@ static int32_t source_of(struct hws__post *p)
 int32_t hws_tag_recv(hws_id source, void *buffer, uint64_t length, uint64_t tag, uint64_t mask,
                      const hws_op_opts *opts, hws_id *op)
 {
-    struct hws__post p = {.run = recv_run,
-                          .source = source,
-                          .buffer = buffer,
-                          .length = length,
-                          .tag = tag,
-                          .mask = mask,
-                          .kind = HWS_EVENT_TAG_RECV};
+    struct hws__post p;
     int32_t r;
 
     HWS__ENTER();
+    hws__post_init(&p, recv_run, HWS_EVENT_TAG_RECV, source, buffer, length);
+    p.tag = tag;
+    p.mask = mask;
     if ((r = source_of(&p)) < 0) {
         return r;
     }
@@ -393,12 +397,8 @@ static int32_t message_recv_run(struct hws__post *p)
 int32_t hws_message_recv(hws_id message, void *buffer, uint64_t length, const hws_op_opts *opts,
                          hws_id *op)
 {
-    struct hws__post p = {.run = message_recv_run,
-                          .buffer = buffer,
-                          .length = length,
-                          .tag = message,
-                          .kind = HWS_EVENT_TAG_RECV};
     struct hws__message *m = NULL;
+    struct hws__post p;
 
     HWS__ENTER();
     if (hws__id_kind(message) == HWS_KIND_MESSAGE) {
@@ -407,6 +407,8 @@ int32_t hws_message_recv(hws_id message, void *buffer, uint64_t length, const hw
     if (m == NULL) {
         return hws__id_error(&hws__objects, message, HWS_KIND_MESSAGE);
     }
+    hws__post_init(&p, message_recv_run, HWS_EVENT_TAG_RECV, 0, buffer, length);
+    p.tag = message;
     p.worker = m->worker;
     return hws__post(&p, opts, op);
 }
