@@ -339,6 +339,23 @@ void hws__op_unclaimed(struct hws__op *op)
     }
 }
 
+/*
+ * The result is there for whoever claims it.
+ * ORDER: release, so that the waiter that sees ENDED sees the result. Who begins to wait between the two
+ * lines of the plain way sleeps on until its next look, HWS__LOOK_NS at most.
+ */
+static void publish_end(struct hws__op *op)
+{
+    struct hws__worker *w = op->worker;
+
+    if (atomic_load_explicit(&w->waiters, memory_order_relaxed) == 0) {
+        atomic_store_explicit(&op->done, HWS__ENDED, memory_order_release);
+    } else if (atomic_exchange_explicit(&op->done, HWS__ENDED, memory_order_acq_rel) ==
+               HWS__SLEPT_ON) {
+        hws__wake_waiters(w);
+    }
+}
+
 void hws__op_finish(struct hws__op *op, int32_t status)
 {
     struct hws__worker *w = op->worker;
@@ -371,10 +388,8 @@ void hws__op_finish(struct hws__op *op, int32_t status)
         hws__op_release(op);
         return;
     }
-    /* ORDER: release, so that the waiter that sees ENDED sees the result. */
-    if (atomic_exchange_explicit(&op->done, HWS__ENDED, memory_order_acq_rel) == HWS__SLEPT_ON) {
-        atomic_fetch_add(&w->baton, 1);
-        hws__futex_wake(&w->baton, INT32_MAX);
+    if (w->taking != atomic_load_explicit(&op->id, memory_order_relaxed)) {
+        publish_end(op);
     }
 }
 

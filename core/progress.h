@@ -106,6 +106,8 @@ static inline void hws__wait_enter(struct hws__worker *w)
 }
 
 void hws__wait_leave(struct hws__worker *w);
+/** Have all who sleep on a result look again. Any thread. */
+void hws__wake_waiters(struct hws__worker *w);
 
 /** Run a command under ownership: now, or by the current owner. Any thread; false: no memory. */
 bool hws__command(struct hws__worker *w, void (*fn)(struct hws__worker *, void *), void *arg);

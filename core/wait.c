@@ -113,6 +113,12 @@ void hws__wait_leave(struct hws__worker *w)
     }
 }
 
+void hws__wake_waiters(struct hws__worker *w)
+{
+    atomic_fetch_add(&w->baton, 1);
+    hws__futex_wake(&w->baton, INT32_MAX);
+}
+
 /* Wait until it is over or late. */
 static void wait_run(struct wait *t, uint64_t timeout_ns)
 {
@@ -216,26 +222,35 @@ static bool one_over(struct wait *t)
 /* Sweeps of the first, quick part of a wait: a few microseconds without a look at the clock. */
 #define QUICK 256
 
-/* Progress as the owner for a short time; true if the operation ended: its result is taken. */
+/*
+ * Progress as the owner for a short time; true if the operation ended: its result is taken. The end is
+ * not made known to others then, which spares both sides an exchange: the owner sees it by the stage.
+ */
 static bool wait_quick(struct hws__op *op, hws_id id, hws_event *event, int32_t *status)
 {
     struct hws__worker *w = op->worker;
-    bool ended = op_ended(op, id);
+    bool ended = false;
 
-    if (!hws__own_try(w)) {
+    if (op_ended(op, id) || !hws__own_try(w)) {
         return false;
     }
+    w->taking = id;
     for (int i = 0; i < QUICK && !ended; i++) {
         hws__progress(w);
-        ended = op_ended(op, id);
+        ended = op_ended(op, id) || op->stage == HWS__STAGE_ENDED;
     }
-    ended = ended && hws__op_claim(op, id);
+    w->taking = 0;
+    /* Otherwise it ended before, or somebody made it forgotten. */
+    ended = ended && !op_ended(op, id);
     if (ended) {
         *status = op->status;
         if (event != NULL || op->status < 0) {
             result(op, id, event);
         }
         hws__op_release(op);
+        if (atomic_load_explicit(&w->waiters, memory_order_relaxed) != 0) {
+            hws__wake_waiters(w);
+        }
     }
     hws__hand_over(w);
     hws__own_release(w);

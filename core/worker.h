@@ -65,6 +65,7 @@ struct hws__worker {
 
     _Alignas(64) struct hws__list hot;
     uint32_t tick;   /* sweeps until the slow checks */
+    hws_id taking;   /* the operation whose end the owner waits for and takes itself */
     bool submitting; /* submissions are being run */
     bool todo;       /* something waits for the end of the sweep */
     uint32_t delivering;
