@@ -9,7 +9,7 @@
 
 #define KINDS 16
 
-/* One object of each kind, and ids of objects that are gone. 0 where the library makes none of that kind. */
+/* One object of each kind, and ids of objects that are gone. */
 typedef struct world {
     hws_id living[KINDS], stale[KINDS];
     hws_id context, queue, worker;
@@ -25,8 +25,8 @@ json_t *load_vectors(const char *name);
 /* The function of the library under that name. */
 void *find_function(const char *name);
 
-/* Calls a function of the description with the arguments of a vector. 0, or -1 if the world lacks a kind it needs. */
-int call_vector(const world *w, json_t *abi, json_t *vector, int32_t *result);
+/* Calls a function of the description with the arguments of a vector. */
+int32_t call_vector(const world *w, json_t *abi, json_t *vector);
 
 /* The member of an array of objects with that "name". */
 json_t *named(json_t *array, const char *name);

@@ -104,8 +104,7 @@ static ffi_type *type_of(json_t *type)
     return &ffi_type_pointer;
 }
 
-/* The id that a vector names; 0 with *missing set if the library has none of that kind. */
-static hws_id id_of(const world *w, json_t *abi, const char *which, int *missing)
+static hws_id id_of(const world *w, json_t *abi, const char *which)
 {
     int is_stale = strncmp(which, "stale ", 6) == 0;
     const hws_id *ids = is_stale ? w->stale : w->living;
@@ -119,7 +118,7 @@ static hws_id id_of(const world *w, json_t *abi, const char *which, int *missing
     }
     kind = named(json_object_get(abi, "kinds"), is_stale ? which + 6 : which);
     CHECK(kind != NULL);
-    *missing = ids[json_integer_value(json_object_get(kind, "value"))] == 0;
+    CHECK(ids[json_integer_value(json_object_get(kind, "value"))] != 0);
     return ids[json_integer_value(json_object_get(kind, "value"))];
 }
 
@@ -146,16 +145,14 @@ static void *sized(json_t *abi, char room[ROOM], const char *name, const char *h
     return room;
 }
 
-/* 0, or -1 if the world lacks the kind. */
-static int set_argument(const world *w, json_t *abi, json_t *given, union value *value,
-                        char room[ROOM])
+static void set_argument(const world *w, json_t *abi, json_t *given, union value *value,
+                         char room[ROOM])
 {
     const char *key = json_object_iter_key(json_object_iter(given));
-    int missing = 0;
 
     value->u64 = 0;
     if (strcmp(key, "id") == 0) {
-        value->u64 = id_of(w, abi, text_of(given, "id"), &missing);
+        value->u64 = id_of(w, abi, text_of(given, "id"));
     } else if (strcmp(key, "number") == 0) {
         value->u64 = (uint64_t)json_integer_value(json_object_get(given, "number"));
     } else if (strcmp(key, "text") == 0) {
@@ -171,10 +168,9 @@ static int set_argument(const world *w, json_t *abi, json_t *given, union value 
     } else {
         CHECK(strcmp(key, "null") == 0 || strcmp(key, "user") == 0);
     }
-    return missing ? -1 : 0;
 }
 
-int call_vector(const world *w, json_t *abi, json_t *vector, int32_t *result)
+int32_t call_vector(const world *w, json_t *abi, json_t *vector)
 {
     static struct arguments a;
     const char *name = text_of(vector, "function");
@@ -190,12 +186,9 @@ int call_vector(const world *w, json_t *abi, json_t *vector, int32_t *result)
     for (unsigned i = 0; i < count; i++) {
         a.types[i] = type_of(json_object_get(json_array_get(args, i), "type"));
         a.places[i] = &a.values[i];
-        if (set_argument(w, abi, json_array_get(given, i), &a.values[i], a.room[i]) != 0) {
-            return -1;
-        }
+        set_argument(w, abi, json_array_get(given, i), &a.values[i], a.room[i]);
     }
     CHECK(ffi_prep_cif(&cif, FFI_DEFAULT_ABI, count, &ffi_type_sint32, a.types) == FFI_OK);
     ffi_call(&cif, FFI_FN(address), &returned, a.places);
-    *result = (int32_t)returned;
-    return 0;
+    return (int32_t)returned;
 }

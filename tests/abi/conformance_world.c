@@ -4,13 +4,6 @@
 #include <dlfcn.h>
 #include <string.h>
 
-/* Functions that open a kind which not every version of the library has. */
-typedef int32_t (*mem_alloc_fn)(hws_id context, uint64_t length, const void *opts, hws_id *out);
-typedef int32_t (*rkey_pack_fn)(hws_id memory, uint32_t flags, void *packed, uint64_t size,
-                                uint64_t *needed);
-typedef int32_t (*rkey_unpack_fn)(hws_id endpoint, const void *packed, uint64_t length,
-                                  uint32_t flags, hws_id *out);
-
 void *find_function(const char *name)
 {
     return dlsym(RTLD_DEFAULT, name);
@@ -71,20 +64,21 @@ static void connect_pair(world *w, hws_id ids[KINDS], hws_id *client)
     CHECK_OK(hws_queue_open(NULL, &ids[HWS_KIND_QUEUE]));
 }
 
+/* Memory, a key of it, and a plan that moves nothing. */
 static void open_memory(hws_id ids[KINDS])
 {
-    mem_alloc_fn mem_alloc = (mem_alloc_fn)find_function("hws_mem_alloc");
-    rkey_pack_fn rkey_pack = (rkey_pack_fn)find_function("hws_rkey_pack");
-    rkey_unpack_fn rkey_unpack = (rkey_unpack_fn)find_function("hws_rkey_unpack");
+    hws_mem_info info = {.struct_size = sizeof(info)};
+    hws_transfer nothing = {.kind = HWS_EVENT_GET};
     char packed[4096];
     uint64_t needed;
 
-    if (mem_alloc == NULL || rkey_pack == NULL || rkey_unpack == NULL) {
-        return;
-    }
-    CHECK_OK(mem_alloc(ids[HWS_KIND_CONTEXT], 4096, NULL, &ids[HWS_KIND_MEMORY]));
-    CHECK_OK(rkey_pack(ids[HWS_KIND_MEMORY], 0, packed, sizeof(packed), &needed));
-    CHECK_OK(rkey_unpack(ids[HWS_KIND_ENDPOINT], packed, needed, 0, &ids[HWS_KIND_RKEY]));
+    CHECK_OK(hws_mem_alloc(ids[HWS_KIND_CONTEXT], 4096, NULL, &ids[HWS_KIND_MEMORY]));
+    CHECK_OK(hws_mem_query(ids[HWS_KIND_MEMORY], &info));
+    CHECK_OK(hws_rkey_pack(ids[HWS_KIND_MEMORY], 0, packed, sizeof(packed), &needed));
+    CHECK_OK(hws_rkey_unpack(ids[HWS_KIND_ENDPOINT], packed, needed, 0, &ids[HWS_KIND_RKEY]));
+    nothing.rkey = ids[HWS_KIND_RKEY];
+    nothing.address = (uintptr_t)info.base;
+    CHECK_OK(hws_plan_open(ids[HWS_KIND_ENDPOINT], &nothing, 1, &ids[HWS_KIND_PLAN]));
 }
 
 static void open_each(world *w, hws_id ids[KINDS])

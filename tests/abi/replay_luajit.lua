@@ -66,13 +66,15 @@ local function open_each()
     check(lib.hws_am_send(client, 1, "h", 1, "data", 4, detached, nil))
     ids.context, ids.worker, ids.listener, ids.endpoint = context, worker, listener, server
     ids.queue, ids.message, ids.buffer = filled(lib.hws_queue_open, nil), message[0], take(C.EVENT_AM, "buffer")
-    local has_memory = pcall(function() return lib.hws_mem_alloc end)
-    if has_memory then
-        ids.memory = filled(lib.hws_mem_alloc, context, 4096, nil)
-        local packed, needed = ffi.new "char[4096]", ffi.new "uint64_t[1]"
-        check(lib.hws_rkey_pack(ids.memory, 0, packed, 4096, needed))
-        ids.rkey = filled(lib.hws_rkey_unpack, server, packed, needed[0], 0)
-    end
+    ids.memory = filled(lib.hws_mem_alloc, context, 4096, nil)
+    local packed, needed = ffi.new "char[4096]", ffi.new "uint64_t[1]"
+    check(lib.hws_rkey_pack(ids.memory, 0, packed, 4096, needed))
+    ids.rkey = filled(lib.hws_rkey_unpack, server, packed, needed[0], 0)
+    local info, nothing = sized "hws_mem_info", ffi.new "hws_transfer[1]"
+    check(lib.hws_mem_query(ids.memory, info))
+    nothing[0].kind, nothing[0].rkey = C.EVENT_GET, ids.rkey
+    nothing[0].address = ffi.cast("uint64_t", info.base)
+    ids.plan = filled(lib.hws_plan_open, server, nothing, 1)
     return ids
 end
 
@@ -95,13 +97,12 @@ local function structure(name, how)
 end
 
 for _, vector in ipairs(dofile(arg[1])) do
-    local args, keep, n, made = {}, {}, 0, true
+    local args, keep, n = {}, {}, 0
     for _, given in ipairs(vector.args) do
         n = n + 1
         local kind = given.options or given.info
         if given.id then
-            args[n] = ids[given.id]
-            made = made and args[n] ~= nil
+            args[n] = assert(ids[given.id], given.id)
         elseif kind then
             keep[n] = structure(kind, given.size)
             args[n] = ffi.cast("void *", keep[n])
@@ -115,6 +116,6 @@ for _, vector in ipairs(dofile(arg[1])) do
             args[n] = given.number or given.text
         end
     end
-    if made then print(("%s\t%d"):format(vector.name, lib[vector["function"]](unpack(args, 1, n)))) end
+    print(("%s\t%d"):format(vector.name, lib[vector["function"]](unpack(args, 1, n))))
 end
 check(lib.hws_close_wait(ids.context, 10000000000))

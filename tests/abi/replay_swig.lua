@@ -36,10 +36,10 @@ local function open_each()
     ids.context, ids.worker, ids.listener, ids.endpoint = context, worker, listener, server
     ids.queue, ids.op, ids.message = assert(hawser.queue_open()), op, message
     ids.buffer = take(hawser.EVENT_AM).detail.buffer
-    if hawser.mem_alloc then
-        ids.memory = assert(hawser.mem_alloc(context, 4096))
-        ids.rkey = assert(hawser.rkey_unpack(server, assert(hawser.rkey_pack(ids.memory, 0)), 0))
-    end
+    ids.memory = assert(hawser.mem_alloc(context, 4096))
+    ids.rkey = assert(hawser.rkey_unpack(server, assert(hawser.rkey_pack(ids.memory, 0)), 0))
+    local nothing = {kind = hawser.EVENT_GET, rkey = ids.rkey, address = assert(hawser.mem_query(ids.memory)).base}
+    ids.plan = assert(hawser.plan_open(server, {nothing}))
     return ids
 end
 
@@ -53,21 +53,18 @@ for kind, id in pairs(gone) do ids["stale " .. kind] = id end
 for kind, id in pairs(open_each()) do ids[kind] = id end
 
 for _, vector in ipairs(dofile(arg[1])) do
-    local args, n, made = {}, 0, true
+    local args, n = {}, 0
     for _, given in ipairs(vector.args) do
         n = n + 1
         if given.id then
-            args[n] = ids[given.id]
-            made = made and args[n] ~= nil
+            args[n] = assert(ids[given.id], given.id)
         elseif given.memory then
             args[n] = hawser.buffer(given.memory)
         elseif given.value ~= nil then
             args[n] = given.value
         end
     end
-    if made then
-        local result, _, code = hawser[vector.call](table.unpack(args, 1, n))
-        print(("%s\t%d"):format(vector.name, result == nil and code or 0))
-    end
+    local result, _, code = hawser[vector.call](table.unpack(args, 1, n))
+    print(("%s\t%d"):format(vector.name, result == nil and code or 0))
 end
 assert(hawser.close_wait(ids.context, 10000000000))

@@ -84,7 +84,7 @@ static void run(const char *file)
     json_t *abi = load_abi(), *document = load_vectors(file), *vector;
     json_t *vectors = json_object_get(document, "vectors");
     hws_stats before, after;
-    size_t i, wrong = 0, called = 0, lacking = 0;
+    size_t i, wrong = 0;
     int files;
     world w;
 
@@ -94,14 +94,7 @@ static void run(const char *file)
     json_array_foreach(vectors, i, vector)
     {
         const char *expect = json_string_value(json_object_get(vector, "expect"));
-        int32_t got = 0;
-
-        if (call_vector(&w, abi, vector, &got) != 0) {
-            lacking++;
-            continue;
-        }
-        called++;
-        wrong += !agrees(vector, code_of(abi, expect), got);
+        wrong += !agrees(vector, code_of(abi, expect), call_vector(&w, abi, vector));
     }
     after = held(&w);
     cr_expect_eq(after.ops_pending, before.ops_pending);
@@ -110,9 +103,8 @@ static void run(const char *file)
     cr_expect_eq(settled_files(), files, "files are left open");
     cr_expect_eq(stray_callbacks(), 0, "a callback of a refused call was called");
     world_close(&w);
-    cr_log_info("%s: %zu calls, %zu wrong, %zu not made for want of a kind", file, called, wrong,
-                lacking);
-    cr_expect_gt(called, 30);
+    cr_log_info("%s: %zu calls, %zu wrong", file, i, wrong);
+    cr_expect_gt(i, 30);
     cr_expect_eq(wrong, 0);
     json_decref(document);
     json_decref(abi);
