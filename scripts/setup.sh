@@ -85,3 +85,12 @@ if [ ! -x .venv/bin/python ] || [ "$(cat $stamp 2>/dev/null)" != "$wanted" ] || 
     twice .venv/bin/python -m pip install --quiet --disable-pip-version-check -r scripts/requirements.txt
     echo "$wanted" >$stamp
 fi
+
+# Rust is not in want(): without it all but its binding is built and tested. What Cargo.lock names is fetched once.
+if cargo=$(bash scripts/cargo.sh 2>&1); then
+    crates=(fetch --quiet --locked --manifest-path bindings/rust-sys/Cargo.toml)
+    "$cargo" "${crates[@]}" --offline 2>/dev/null || twice "$cargo" "${crates[@]}" ||
+        echo "setup: the crates of bindings/rust-sys could not be fetched; its tests will be skipped" >&2
+else
+    echo "setup: the Rust binding will not be tested: $cargo" >&2
+fi
