@@ -11,6 +11,7 @@ else the machine did meanwhile; both are in the JSON. Each case adds a line to b
 """
 import argparse
 import glob
+import importlib.util
 import json
 import os
 import platform
@@ -204,6 +205,20 @@ def multi(what, goal):
     return case
 
 
+def python_calls(bench):
+    """One call of the C library from Python: the module made by SWIG against the handwritten extension."""
+    if importlib.util.find_spec("hawser") is None:
+        raise Skip(f"hawser is not installed for {sys.executable}")
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "python", "calls.py")
+    rounds = bench.json([sys.executable, program, bench.rounds, bench.count(1000000)])["rounds"]
+    ns = {way: statistics.median(r[way] for r in rounds) for way in rounds[0]}
+    ratio = spread([r["swig"] / r["extension"] for r in rounds])
+    text = ", ".join(f"{way} {ns[way]:.0f}" for way in ns) + " ns a call"
+    if "cffi" not in ns:
+        text += "; cffi is not installed"
+    return text, ratio, "swig < ctypes", ns["swig"] < ns["ctypes"], {"rounds": rounds}
+
+
 def connections(bench, *arguments):
     return bench.json([bench.program("bench", "connections"), *arguments], timeout=1800)
 
@@ -264,6 +279,7 @@ def cases(bench):
     yield "memory", memory, (), True
     yield "thousand", thousand, (), False
     yield "allocations", allocations, (), True
+    yield "python-calls", python_calls, (), True
 
 
 # ---- the run ----
