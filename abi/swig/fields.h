@@ -4,6 +4,7 @@
 
 #include <hawser.h>
 #include <stddef.h>
+#include <string.h>
 
 enum field_kind {
     FIELD_U16,
@@ -40,6 +41,26 @@ struct fields {
     const struct field *all;
 };
 
+/* All zero, with its size set. */
+static void clear_record(const struct fields *fields, void *record)
+{
+    memset(record, 0, fields->size);
+    if (fields->sized) {
+        *(uint32_t *)record = (uint32_t)fields->size;
+    }
+}
+
+/* The field of that name that a program may set. The size is that of the memory behind the structure, which is ours. */
+static const struct field *settable_field(const struct fields *fields, const char *name)
+{
+    const struct field *f = fields->all;
+
+    while (f->name != NULL && strcmp(f->name, name) != 0) {
+        f++;
+    }
+    return f->name == NULL || strcmp(name, "struct_size") == 0 ? NULL : f;
+}
+
 /* What the detail of an event points to. */
 struct detail {
     uint32_t kind;
@@ -54,5 +75,26 @@ static const void *readable_segment(const hws_segment *s)
 
 /* Where an operation that completes at once leaves its event: read by the same thread, right after the call. */
 static _Thread_local hws_event inline_event;
+
+/* Options of an operation get that place. */
+static void place_result(const struct fields *fields, void *options)
+{
+    for (const struct field *f = fields->all; f->name != NULL; f++) {
+        if (f->kind == FIELD_RESULT) {
+            memset(&inline_event, 0, sizeof inline_event);
+            *(hws_event **)((char *)options + f->offset) = &inline_event;
+        }
+    }
+}
+
+/* Why an operation is not offered with these flags, or null: they need memory that outlives the call untold. */
+static const char *refused_flags(const hws_op_opts *opts, int has_buffer)
+{
+    const uint32_t refused = HWS_OP_IOV | HWS_OP_DETACHED;
+
+    return opts != NULL && has_buffer && (opts->flags & refused) != 0
+               ? "OP_IOV and OP_DETACHED are not available here: nobody would keep the memory"
+               : NULL;
+}
 
 #endif

@@ -212,10 +212,7 @@ static int get_field(lua_State *L, int at, const struct field *f, char *to)
 /* A structure from a table: keys are names of fields, what is not named is zero. */
 static int get_record(lua_State *L, int at, const struct fields *fields, void *to)
 {
-    memset(to, 0, fields->size);
-    if (fields->sized) {
-        *(uint32_t *)to = (uint32_t)fields->size;
-    }
+    clear_record(fields, to);
     if (!lua_istable(L, at)) {
         lua_pushfstring(L, "%s is a table, or nil", fields->name);
         return -1;
@@ -225,14 +222,10 @@ static int get_record(lua_State *L, int at, const struct fields *fields, void *t
     while (lua_next(L, at) != 0) {
         luaL_checkstack(L, 16, NULL);
         const char *name = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "(no name)";
-        const struct field *f = fields->all;
+        const struct field *f = settable_field(fields, name);
         int value = lua_gettop(L);
 
-        while (f->name != NULL && strcmp(f->name, name) != 0) {
-            f++;
-        }
-        /* The size is that of the memory behind the structure, which is ours. */
-        if (f->name == NULL || strcmp(name, "struct_size") == 0) {
+        if (f == NULL) {
             lua_pushfstring(L, "%s has no field %s here", fields->name, name);
             return -1;
         }
@@ -272,23 +265,18 @@ static int get_options(lua_State *L, int at, const struct fields *fields, void *
     if (get_record(L, at, fields, to) != 0) {
         return -1;
     }
-    for (const struct field *f = fields->all; f->name != NULL; f++) {
-        if (f->kind == FIELD_RESULT) {
-            memset(&inline_event, 0, sizeof inline_event);
-            *(hws_event **)((char *)to + f->offset) = &inline_event;
-        }
-    }
+    place_result(fields, to);
     return 0;
 }
 
-/* The flags of an operation that these modules do not offer; they would need memory that outlives the call untold. */
 static int check_flags(lua_State *L, const hws_op_opts *opts, int has_buffer)
 {
-    if (opts != NULL && has_buffer && (opts->flags & (HWS_OP_IOV | HWS_OP_DETACHED)) != 0) {
-        lua_pushliteral(L, "OP_IOV and OP_DETACHED are not available here: nobody would keep the memory");
-        return -1;
+    const char *reason = refused_flags(opts, has_buffer);
+
+    if (reason != NULL) {
+        lua_pushstring(L, reason);
     }
-    return 0;
+    return reason == NULL ? 0 : -1;
 }
 
 static void push_record(lua_State *L, const struct fields *fields, const void *from);

@@ -226,25 +226,18 @@ static int get_record(PyObject *from, const struct fields *fields, void *to, PyO
     PyObject *key, *value;
     Py_ssize_t at = 0;
 
-    memset(to, 0, fields->size);
-    if (fields->sized) {
-        *(uint32_t *)to = (uint32_t)fields->size;
-    }
+    clear_record(fields, to);
     if (!PyDict_Check(from)) {
         PyErr_Format(PyExc_TypeError, "%s is given as a dict, or None", fields->name);
         return -1;
     }
     while (PyDict_Next(from, &at, &key, &value)) {
         const char *name = PyUnicode_AsUTF8AndSize(key, NULL);
-        const struct field *f = fields->all;
+        const struct field *f = name == NULL ? NULL : settable_field(fields, name);
         if (name == NULL) {
             return -1;
         }
-        while (f->name != NULL && strcmp(f->name, name) != 0) {
-            f++;
-        }
-        /* The size is that of the memory behind the structure, which is ours. */
-        if (f->name == NULL || strcmp(name, "struct_size") == 0) {
+        if (f == NULL) {
             PyErr_Format(PyExc_TypeError, "%s has no field %s here", fields->name, name);
             return -1;
         }
@@ -278,23 +271,18 @@ static int get_options(PyObject *from, const struct fields *fields, void *to, Py
     if (get_record(from, fields, to, held) != 0) {
         return -1;
     }
-    for (const struct field *f = fields->all; f->name != NULL; f++) {
-        if (f->kind == FIELD_RESULT) {
-            memset(&inline_event, 0, sizeof inline_event);
-            *(hws_event **)((char *)to + f->offset) = &inline_event;
-        }
-    }
+    place_result(fields, to);
     return 0;
 }
 
-/* The flags of an operation that these modules do not offer; they would need memory that outlives the call untold. */
 static int check_flags(const hws_op_opts *opts, int has_buffer)
 {
-    if (opts != NULL && has_buffer && (opts->flags & (HWS_OP_IOV | HWS_OP_DETACHED)) != 0) {
-        PyErr_SetString(PyExc_ValueError, "OP_IOV and OP_DETACHED are not available here: nobody would keep the memory");
-        return -1;
+    const char *reason = refused_flags(opts, has_buffer);
+
+    if (reason != NULL) {
+        PyErr_SetString(PyExc_ValueError, reason);
     }
-    return 0;
+    return reason == NULL ? 0 : -1;
 }
 
 static PyObject *make_record(const struct fields *fields, const void *from);

@@ -373,13 +373,13 @@ int32_t hws_listener_query(hws_id listener, hws_listener_info *out);
 %apply const hws_op_opts *HWS_OPTIONS { const hws_op_opts *opts };
 %apply hws_id *HWS_OUT { hws_id *out };
 %typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"
-%typemap(argout) hws_id *op %{
-    $result = posted($result, result, *$1);
-%}
 %typemap(check) hws_id *op %{
     if (check_flags(arg5, 0) != 0) {
         SWIG_fail;
     }
+%}
+%typemap(argout) hws_id *op %{
+    $result = posted($result, result, *$1);
 %}
 int32_t hws_connect(hws_id worker, const char *host, uint16_t port, const hws_endpoint_opts *endpoint_opts, const hws_op_opts *opts, hws_id *out, hws_id *op);
 %clear int32_t hws_connect;
@@ -436,7 +436,6 @@ int32_t hws_wait_many(hws_id *ops, uint32_t count, uint32_t mode, uint64_t timeo
 %clear int32_t hws_wait_many;
 %clear (hws_id *ops, uint32_t count);
 %clear hws_event *events;
-%clear hws_event *events;
 
 %rename(queue_open) hws_queue_open;
 %feature("docstring") hws_queue_open "Open a completion queue: events for one consumer, taken in batches on its own thread."
@@ -472,20 +471,19 @@ int32_t hws_queue_fd(hws_id queue, int32_t *fd);
 int32_t hws_queue_pop(hws_id queue, hws_event *events, uint32_t count, uint64_t timeout_ns);
 %clear int32_t hws_queue_pop;
 %clear hws_event *events;
-%clear hws_event *events;
 
 %rename(flush) hws_flush;
 %feature("docstring") hws_flush "Complete everything posted before on an endpoint, or on all endpoints of a worker: the sends have ended, then a message of Hawser's own has made the round trip behind them, so that the peer has all of it."
 %apply int32_t HWS_POSITIVE { int32_t hws_flush };
 %apply const hws_op_opts *HWS_OPTIONS { const hws_op_opts *opts };
 %typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"
-%typemap(argout) hws_id *op %{
-    $result = posted($result, result, *$1);
-%}
 %typemap(check) hws_id *op %{
     if (check_flags(arg2, 0) != 0) {
         SWIG_fail;
     }
+%}
+%typemap(argout) hws_id *op %{
+    $result = posted($result, result, *$1);
 %}
 int32_t hws_flush(hws_id source, const hws_op_opts *opts, hws_id *op);
 %clear int32_t hws_flush;
@@ -498,16 +496,16 @@ int32_t hws_flush(hws_id source, const hws_op_opts *opts, hws_id *op);
 %apply (const void *HWS_IN, uint64_t HWS_LENGTH) { (const void *buffer, uint64_t length) };
 %apply const hws_op_opts *HWS_OPTIONS { const hws_op_opts *opts };
 %typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"
+%typemap(check) hws_id *op %{
+    if (check_flags(arg5, 1) != 0) {
+        SWIG_fail;
+    }
+%}
 %typemap(argout) hws_id *op %{
     if (result == HWS_OK && pin(*$1, held2) != 0) {
         SWIG_fail;
     }
     $result = posted($result, result, *$1);
-%}
-%typemap(check) hws_id *op %{
-    if (check_flags(arg5, 1) != 0) {
-        SWIG_fail;
-    }
 %}
 int32_t hws_tag_send(hws_id endpoint, const void *buffer, uint64_t length, uint64_t tag, const hws_op_opts *opts, hws_id *op);
 %clear int32_t hws_tag_send;
@@ -521,16 +519,16 @@ int32_t hws_tag_send(hws_id endpoint, const void *buffer, uint64_t length, uint6
 %apply (const void *HWS_IN, uint64_t HWS_LENGTH) { (const void *buffer, uint64_t length) };
 %apply const hws_op_opts *HWS_OPTIONS { const hws_op_opts *opts };
 %typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"
+%typemap(check) hws_id *op %{
+    if (check_flags(arg5, 1) != 0) {
+        SWIG_fail;
+    }
+%}
 %typemap(argout) hws_id *op %{
     if (result == HWS_OK && pin(*$1, held2) != 0) {
         SWIG_fail;
     }
     $result = posted($result, result, *$1);
-%}
-%typemap(check) hws_id *op %{
-    if (check_flags(arg5, 1) != 0) {
-        SWIG_fail;
-    }
 %}
 int32_t hws_tag_send_sync(hws_id endpoint, const void *buffer, uint64_t length, uint64_t tag, const hws_op_opts *opts, hws_id *op);
 %clear int32_t hws_tag_send_sync;
@@ -544,16 +542,16 @@ int32_t hws_tag_send_sync(hws_id endpoint, const void *buffer, uint64_t length, 
 %apply (void *HWS_OUT, uint64_t HWS_LENGTH) { (void *buffer, uint64_t length) };
 %apply const hws_op_opts *HWS_OPTIONS { const hws_op_opts *opts };
 %typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"
+%typemap(check) hws_id *op %{
+    if (check_flags(arg6, 1) != 0) {
+        SWIG_fail;
+    }
+%}
 %typemap(argout) hws_id *op %{
     if (result == HWS_OK && pin(*$1, held2) != 0) {
         SWIG_fail;
     }
     $result = posted($result, result, *$1);
-%}
-%typemap(check) hws_id *op %{
-    if (check_flags(arg6, 1) != 0) {
-        SWIG_fail;
-    }
 %}
 int32_t hws_tag_recv(hws_id source, void *buffer, uint64_t length, uint64_t tag, uint64_t mask, const hws_op_opts *opts, hws_id *op);
 %clear int32_t hws_tag_recv;
@@ -578,16 +576,16 @@ int32_t hws_tag_probe(hws_id source, uint64_t tag, uint64_t mask, hws_message_in
 %apply (void *HWS_OUT, uint64_t HWS_LENGTH) { (void *buffer, uint64_t length) };
 %apply const hws_op_opts *HWS_OPTIONS { const hws_op_opts *opts };
 %typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"
+%typemap(check) hws_id *op %{
+    if (check_flags(arg4, 1) != 0) {
+        SWIG_fail;
+    }
+%}
 %typemap(argout) hws_id *op %{
     if (result == HWS_OK && pin(*$1, held2) != 0) {
         SWIG_fail;
     }
     $result = posted($result, result, *$1);
-%}
-%typemap(check) hws_id *op %{
-    if (check_flags(arg4, 1) != 0) {
-        SWIG_fail;
-    }
 %}
 int32_t hws_message_recv(hws_id message, void *buffer, uint64_t length, const hws_op_opts *opts, hws_id *op);
 %clear int32_t hws_message_recv;
@@ -601,16 +599,16 @@ int32_t hws_message_recv(hws_id message, void *buffer, uint64_t length, const hw
 %apply (const void *HWS_IN, uint64_t HWS_LENGTH) { (const void *buffer, uint64_t length) };
 %apply const hws_op_opts *HWS_OPTIONS { const hws_op_opts *opts };
 %typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"
+%typemap(check) hws_id *op %{
+    if (check_flags(arg4, 1) != 0) {
+        SWIG_fail;
+    }
+%}
 %typemap(argout) hws_id *op %{
     if (result == HWS_OK && pin(*$1, held2) != 0) {
         SWIG_fail;
     }
     $result = posted($result, result, *$1);
-%}
-%typemap(check) hws_id *op %{
-    if (check_flags(arg4, 1) != 0) {
-        SWIG_fail;
-    }
 %}
 int32_t hws_stream_send(hws_id endpoint, const void *buffer, uint64_t length, const hws_op_opts *opts, hws_id *op);
 %clear int32_t hws_stream_send;
@@ -624,16 +622,16 @@ int32_t hws_stream_send(hws_id endpoint, const void *buffer, uint64_t length, co
 %apply (void *HWS_OUT, uint64_t HWS_LENGTH) { (void *buffer, uint64_t length) };
 %apply const hws_op_opts *HWS_OPTIONS { const hws_op_opts *opts };
 %typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"
+%typemap(check) hws_id *op %{
+    if (check_flags(arg4, 1) != 0) {
+        SWIG_fail;
+    }
+%}
 %typemap(argout) hws_id *op %{
     if (result == HWS_OK && pin(*$1, held2) != 0) {
         SWIG_fail;
     }
     $result = posted($result, result, *$1);
-%}
-%typemap(check) hws_id *op %{
-    if (check_flags(arg4, 1) != 0) {
-        SWIG_fail;
-    }
 %}
 int32_t hws_stream_recv(hws_id endpoint, void *buffer, uint64_t length, const hws_op_opts *opts, hws_id *op);
 %clear int32_t hws_stream_recv;
@@ -657,16 +655,16 @@ int32_t hws_am_handler(hws_id worker, uint32_t am_id, const hws_am_opts *opts);
 %apply (const void *HWS_IN, uint64_t HWS_LENGTH) { (const void *buffer, uint64_t length) };
 %apply const hws_op_opts *HWS_OPTIONS { const hws_op_opts *opts };
 %typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"
+%typemap(check) hws_id *op %{
+    if (check_flags(arg7, 1) != 0) {
+        SWIG_fail;
+    }
+%}
 %typemap(argout) hws_id *op %{
     if (result == HWS_OK && pin(*$1, held5) != 0) {
         SWIG_fail;
     }
     $result = posted($result, result, *$1);
-%}
-%typemap(check) hws_id *op %{
-    if (check_flags(arg7, 1) != 0) {
-        SWIG_fail;
-    }
 %}
 int32_t hws_am_send(hws_id endpoint, uint32_t am_id, const void *header, uint64_t header_length, const void *buffer, uint64_t length, const hws_op_opts *opts, hws_id *op);
 %clear int32_t hws_am_send;
@@ -681,16 +679,16 @@ int32_t hws_am_send(hws_id endpoint, uint32_t am_id, const void *header, uint64_
 %apply (void *HWS_OUT, uint64_t HWS_LENGTH) { (void *buffer, uint64_t length) };
 %apply const hws_op_opts *HWS_OPTIONS { const hws_op_opts *opts };
 %typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"
+%typemap(check) hws_id *op %{
+    if (check_flags(arg4, 1) != 0) {
+        SWIG_fail;
+    }
+%}
 %typemap(argout) hws_id *op %{
     if (result == HWS_OK && pin(*$1, held2) != 0) {
         SWIG_fail;
     }
     $result = posted($result, result, *$1);
-%}
-%typemap(check) hws_id *op %{
-    if (check_flags(arg4, 1) != 0) {
-        SWIG_fail;
-    }
 %}
 int32_t hws_am_recv(hws_id buffer_id, void *buffer, uint64_t length, const hws_op_opts *opts, hws_id *op);
 %clear int32_t hws_am_recv;
@@ -737,7 +735,6 @@ int32_t hws_buffer_data(hws_id buffer, void **data, uint64_t *length);
 int32_t hws_describe(hws_id id, char *text, uint64_t size, uint64_t *needed);
 %clear int32_t hws_describe;
 %clear (char *text, uint64_t size, uint64_t *needed);
-%feature("action") hws_describe;
 
 %rename(stats_get) hws_stats_get;
 %feature("docstring") hws_stats_get "The counters of a context (all its workers) or of one worker."
@@ -754,16 +751,16 @@ int32_t hws_stats_get(hws_id id, hws_stats *out);
 %apply const hws_multi_opts *HWS_OPTIONS { const hws_multi_opts *multi_opts };
 %apply const hws_op_opts *HWS_OPTIONS { const hws_op_opts *opts };
 %typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"
+%typemap(check) hws_id *op %{
+    if (check_flags(arg6, 1) != 0) {
+        SWIG_fail;
+    }
+%}
 %typemap(argout) hws_id *op %{
     if (result == HWS_OK && pin(*$1, held3) != 0) {
         SWIG_fail;
     }
     $result = posted($result, result, *$1);
-%}
-%typemap(check) hws_id *op %{
-    if (check_flags(arg6, 1) != 0) {
-        SWIG_fail;
-    }
 %}
 int32_t hws_multi_send(hws_id endpoint, uint64_t tag, const hws_segment *segments, uint64_t count, const hws_multi_opts *multi_opts, const hws_op_opts *opts, hws_id *op);
 %clear int32_t hws_multi_send;
@@ -778,13 +775,13 @@ int32_t hws_multi_send(hws_id endpoint, uint64_t tag, const hws_segment *segment
 %apply const hws_multi_recv_opts *HWS_OPTIONS { const hws_multi_recv_opts *recv_opts };
 %apply const hws_op_opts *HWS_OPTIONS { const hws_op_opts *opts };
 %typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"
-%typemap(argout) hws_id *op %{
-    $result = posted($result, result, *$1);
-%}
 %typemap(check) hws_id *op %{
     if (check_flags(arg5, 0) != 0) {
         SWIG_fail;
     }
+%}
+%typemap(argout) hws_id *op %{
+    $result = posted($result, result, *$1);
 %}
 int32_t hws_multi_recv(hws_id source, uint64_t tag, uint64_t mask, const hws_multi_recv_opts *recv_opts, const hws_op_opts *opts, hws_id *op);
 %clear int32_t hws_multi_recv;
@@ -798,16 +795,16 @@ int32_t hws_multi_recv(hws_id source, uint64_t tag, uint64_t mask, const hws_mul
 %apply (const hws_segment *HWS_OUT, uint64_t HWS_COUNT) { (const hws_segment *segments, uint64_t count) };
 %apply const hws_op_opts *HWS_OPTIONS { const hws_op_opts *opts };
 %typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"
+%typemap(check) hws_id *op %{
+    if (check_flags(arg4, 1) != 0) {
+        SWIG_fail;
+    }
+%}
 %typemap(argout) hws_id *op %{
     if (result == HWS_OK && pin(*$1, held2) != 0) {
         SWIG_fail;
     }
     $result = posted($result, result, *$1);
-%}
-%typemap(check) hws_id *op %{
-    if (check_flags(arg4, 1) != 0) {
-        SWIG_fail;
-    }
 %}
 int32_t hws_multi_fetch(hws_id buffer, const hws_segment *segments, uint64_t count, const hws_op_opts *opts, hws_id *op);
 %clear int32_t hws_multi_fetch;
@@ -885,7 +882,6 @@ int32_t hws_mem_advise(hws_id memory, uint64_t offset, uint64_t length, uint32_t
 int32_t hws_rkey_pack(hws_id memory, uint32_t flags, void *packed, uint64_t size, uint64_t *needed);
 %clear int32_t hws_rkey_pack;
 %clear (void *packed, uint64_t size, uint64_t *needed);
-%feature("action") hws_rkey_pack;
 
 %rename(rkey_unpack) hws_rkey_unpack;
 %feature("docstring") hws_rkey_unpack "Make a packed key usable on one endpoint, whose peer must be the process that packed it."
@@ -931,16 +927,16 @@ int32_t hws_rkey_ptr(hws_id rkey, uint64_t address, void **out);
 %apply (const void *HWS_IN, uint64_t HWS_LENGTH) { (const void *buffer, uint64_t length) };
 %apply const hws_op_opts *HWS_OPTIONS { const hws_op_opts *opts };
 %typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"
+%typemap(check) hws_id *op %{
+    if (check_flags(arg5, 1) != 0) {
+        SWIG_fail;
+    }
+%}
 %typemap(argout) hws_id *op %{
     if (result == HWS_OK && pin(*$1, held3) != 0) {
         SWIG_fail;
     }
     $result = posted($result, result, *$1);
-%}
-%typemap(check) hws_id *op %{
-    if (check_flags(arg5, 1) != 0) {
-        SWIG_fail;
-    }
 %}
 int32_t hws_put(hws_id rkey, uint64_t address, const void *buffer, uint64_t length, const hws_op_opts *opts, hws_id *op);
 %clear int32_t hws_put;
@@ -954,16 +950,16 @@ int32_t hws_put(hws_id rkey, uint64_t address, const void *buffer, uint64_t leng
 %apply (const void *HWS_IN, uint64_t HWS_LENGTH) { (const void *buffer, uint64_t length) };
 %apply const hws_op_opts *HWS_OPTIONS { const hws_op_opts *opts };
 %typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"
+%typemap(check) hws_id *op %{
+    if (check_flags(arg6, 1) != 0) {
+        SWIG_fail;
+    }
+%}
 %typemap(argout) hws_id *op %{
     if (result == HWS_OK && pin(*$1, held3) != 0) {
         SWIG_fail;
     }
     $result = posted($result, result, *$1);
-%}
-%typemap(check) hws_id *op %{
-    if (check_flags(arg6, 1) != 0) {
-        SWIG_fail;
-    }
 %}
 int32_t hws_put_notify(hws_id rkey, uint64_t address, const void *buffer, uint64_t length, uint64_t value, const hws_op_opts *opts, hws_id *op);
 %clear int32_t hws_put_notify;
@@ -977,16 +973,16 @@ int32_t hws_put_notify(hws_id rkey, uint64_t address, const void *buffer, uint64
 %apply (void *HWS_OUT, uint64_t HWS_LENGTH) { (void *buffer, uint64_t length) };
 %apply const hws_op_opts *HWS_OPTIONS { const hws_op_opts *opts };
 %typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"
+%typemap(check) hws_id *op %{
+    if (check_flags(arg5, 1) != 0) {
+        SWIG_fail;
+    }
+%}
 %typemap(argout) hws_id *op %{
     if (result == HWS_OK && pin(*$1, held3) != 0) {
         SWIG_fail;
     }
     $result = posted($result, result, *$1);
-%}
-%typemap(check) hws_id *op %{
-    if (check_flags(arg5, 1) != 0) {
-        SWIG_fail;
-    }
 %}
 int32_t hws_get(hws_id rkey, uint64_t address, void *buffer, uint64_t length, const hws_op_opts *opts, hws_id *op);
 %clear int32_t hws_get;
@@ -1006,20 +1002,19 @@ int32_t hws_get(hws_id rkey, uint64_t address, void *buffer, uint64_t length, co
 %}
 %apply const hws_op_opts *HWS_OPTIONS { const hws_op_opts *opts };
 %typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"
+%typemap(check) hws_id *op %{
+    if (check_flags(arg8, 1) != 0) {
+        SWIG_fail;
+    }
+%}
 %typemap(argout) hws_id *op %{
     if (result == HWS_OK && pin(*$1, held7) != 0) {
         SWIG_fail;
     }
     $result = posted($result, result, *$1);
 %}
-%typemap(check) hws_id *op %{
-    if (check_flags(arg8, 1) != 0) {
-        SWIG_fail;
-    }
-%}
 int32_t hws_atomic(hws_id rkey, uint64_t address, uint32_t action, uint32_t size, uint64_t value, uint64_t compare, void *result, const hws_op_opts *opts, hws_id *op);
 %clear int32_t hws_atomic;
-%clear void *result;
 %clear void *result;
 %clear const hws_op_opts *opts;
 %clear hws_id *op;
@@ -1054,7 +1049,6 @@ int32_t hws_fence(hws_id source);
 int32_t hws_worker_address(hws_id worker, uint32_t flags, void *address, uint64_t size, uint64_t *needed);
 %clear int32_t hws_worker_address;
 %clear (void *address, uint64_t size, uint64_t *needed);
-%feature("action") hws_worker_address;
 
 %rename(connect_address) hws_connect_address;
 %feature("docstring") hws_connect_address "Connect to a worker by its address, or by a blob that holds one."
@@ -1065,13 +1059,13 @@ int32_t hws_worker_address(hws_id worker, uint32_t flags, void *address, uint64_
 %apply const hws_op_opts *HWS_OPTIONS { const hws_op_opts *opts };
 %apply hws_id *HWS_OUT { hws_id *out };
 %typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"
-%typemap(argout) hws_id *op %{
-    $result = posted($result, result, *$1);
-%}
 %typemap(check) hws_id *op %{
     if (check_flags(arg5, 0) != 0) {
         SWIG_fail;
     }
+%}
+%typemap(argout) hws_id *op %{
+    $result = posted($result, result, *$1);
 %}
 int32_t hws_connect_address(hws_id worker, const void *address, uint64_t length, const hws_endpoint_opts *endpoint_opts, const hws_op_opts *opts, hws_id *out, hws_id *op);
 %clear int32_t hws_connect_address;
@@ -1106,7 +1100,6 @@ int32_t hws_blob_pack(hws_id worker, uint32_t flags, const hws_blob_item *items,
 %clear int32_t hws_blob_pack;
 %clear (const hws_blob_item *items, uint32_t count);
 %clear (void *blob, uint64_t size, uint64_t *needed);
-%feature("action") hws_blob_pack;
 
 %rename(address_query) hws_address_query;
 %feature("docstring") hws_address_query "Describe an address or blob."
@@ -1152,13 +1145,13 @@ int32_t hws_plan_open(hws_id endpoint, const hws_transfer *transfers, uint64_t c
 %apply int32_t HWS_POSITIVE { int32_t hws_plan_post };
 %apply const hws_op_opts *HWS_OPTIONS { const hws_op_opts *opts };
 %typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"
-%typemap(argout) hws_id *op %{
-    $result = posted($result, result, *$1);
-%}
 %typemap(check) hws_id *op %{
     if (check_flags(arg2, 0) != 0) {
         SWIG_fail;
     }
+%}
+%typemap(argout) hws_id *op %{
+    $result = posted($result, result, *$1);
 %}
 int32_t hws_plan_post(hws_id plan, const hws_op_opts *opts, hws_id *op);
 %clear int32_t hws_plan_post;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..model import Abi, Arg, Function
@@ -72,7 +73,7 @@ def _pattern(f: Function, i: int) -> tuple[str, int]:
 def result_pattern(f: Function) -> str | None:
     if f.result != "status":
         return None
-    if any(a.role == "array" and a.direction == "inout" for a in f.args):
+    if in_step(f):
         return "HWS_PARTIAL"
     return "HWS_POSITIVE" if f.positive else "HWS_ZERO"
 
@@ -113,8 +114,67 @@ def fill_action(f: Function, use: Use) -> str:
 """
 
 
-def declaration(f: Function) -> str:
-    return prototype(f) + ";\n"
+@dataclass
+class Language:
+    """What typemaps look like in one language."""
+
+    #: An array of events, room for which is made; the argument (from 1) that says for how many.
+    events: Callable[[Function, Use, int], str]
+    #: Memory that is smaller than an argument (from 1) says is refused.
+    refuse_small: Callable[[Use, int], str]
+    #: The memory of `holders` stays alive.
+    keep: Callable[[Function, list[int]], str]
+    #: Further features of a function.
+    features: Callable[[Function], str] = lambda _: ""
+
+
+def function(f: Function, language: Language) -> str:
+    """A function's declaration, the typemaps that are its own around it."""
+    found = uses(f)
+    held = holders(f, found)
+    parts = [f"%rename({f.name.removeprefix('hws_')}) {f.name};\n", language.features(f)]
+    targets = [use.target for use in found]
+    if result := result_pattern(f):
+        parts.append(f"%apply int32_t {result} {{ int32_t {f.name} }};\n")
+        targets.insert(0, f"int32_t {f.name}")
+    for use in found:
+        parts += [f"%apply {use.pattern} {{ {use.target} }};\n", _beside(f, use, language)]
+    if f.posts or held:
+        targets.append("hws_id *op" if f.posts else "hws_id *out")
+    parts += [language.keep(f, held), prototype(f), ";\n"]
+    return "".join(parts + [f"%clear {target};\n" for target in targets])
+
+
+def _beside(f: Function, use: Use, language: Language) -> str:
+    """What a typemap needs to know of other arguments of the same function."""
+    a = use.args[0]
+    if "HWS_FILL" in use.pattern:
+        return fill_action(f, use)
+    if "HWS_EVENTS" in use.pattern:
+        return language.events(f, use, place(f, a.length) + 1)
+    if use.pattern == "void *HWS_OUT" and a.length:
+        return language.refuse_small(use, place(f, a.length) + 1)
+    return ""
+
+
+def events_shown(f: Function, count: int) -> str:
+    """How many events a call has filled in; `count` is the argument that says for how many there is room."""
+    # An array that is changed in step with them: every entry counts, else as many as were taken.
+    return f"arg{count}" if in_step(f) else "(uint64_t)result"
+
+
+def in_step(f: Function) -> bool:
+    return any(a.role == "array" and a.direction == "inout" for a in f.args)
+
+
+def operation(f: Function, held: list[int], state: str = "") -> str:
+    """The id of an operation is no argument; its flags are looked at. `state`: what a language passes first of all."""
+    opts = next(i for i, a in enumerate(f.args) if a.type.base == "hws_op_opts") + 1
+    return (
+        '%typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"\n'
+        f"%typemap(check) hws_id *op %{{\n    if (check_flags({state}arg{opts}, {int(bool(held))}) != 0) {{\n"
+        "        SWIG_fail;\n    }\n%}\n"
+    )
 
 
 def constants(abi: Abi) -> str:

@@ -25,77 +25,46 @@ def _interface(abi: Abi) -> str:
         "".join(f"HWS_STRUCTURE({s.name})\n" for s in abi.structs),
         common.constants(abi),
     ]
-    parts += [_function(f) for f in abi.functions if common.offered(f)]
+    parts += [common.function(f, LANGUAGE) for f in abi.functions if common.offered(f)]
     parts.append(
         "%pythoncode %{\n# The C functions, without a Python function around each.\nfrom .__swig import *\n%}\n"
     )
     return "\n".join(parts)
 
 
-def _function(f: Function) -> str:
-    found = common.uses(f)
-    before = [f"%rename({f.name.removeprefix('hws_')}) {f.name};\n"]
-    after: list[str] = []
+def _features(f: Function) -> str:
     text = f.brief.replace("\\", "\\\\").replace('"', '\\"')
-    before.append(f'%feature("docstring") {f.name} "{text}"\n')
-    if f.blocking:
-        before.append(f"%thread {f.name};\n")
-    result = common.result_pattern(f)
-    if result:
-        before.append(f"%apply int32_t {result} {{ int32_t {f.name} }};\n")
-        after.append(f"%clear int32_t {f.name};\n")
-    for use in found:
-        before.append(f"%apply {use.pattern} {{ {use.target} }};\n")
-        after.append(f"%clear {use.target};\n")
-        special, undo = _special(f, use)
-        before.append(special)
-        after.append(undo)
-    before.append(_keep(f, found))
-    after.append(_unkeep(f, found))
-    return "".join(before) + common.declaration(f) + "".join(after)
+    return f'%feature("docstring") {f.name} "{text}"\n' + (f"%thread {f.name};\n" if f.blocking else "")
 
 
-def _special(f: Function, use: common.Use) -> tuple[str, str]:
-    """What a typemap needs to know of other arguments of the same function."""
-    a = use.args[0]
-    if use.pattern.startswith("hws_event *HWS_EVENTS"):
-        count = common.place(f, a.length) + 1
-        # An array that is changed in step with this one: every entry counts, else as many as were taken.
-        together = any(b.role == "array" and b.direction == "inout" for b in f.args)
-        shown = f"arg{count}" if together else "(uint64_t)result"
-        return (
-            f"%typemap(check) {use.target} %{{\n"
-            f"    $1 = calloc((size_t)arg{count} + 1, sizeof *$1);\n"
-            "    if ($1 == NULL) {\n        PyErr_NoMemory();\n        SWIG_fail;\n    }\n%}\n"
-            f'%typemap(argout) {use.target} "$result = add_result($result, make_events($1, {shown}));"\n',
-            f"%clear {use.target};\n",
-        )
-    if "HWS_FILL" in use.pattern:
-        return common.fill_action(f, use), f'%feature("action") {f.name};\n'
-    if use.pattern == "void *HWS_OUT" and a.length:
-        size = common.place(f, a.length) + 1
-        return (
-            f"%typemap(check) {use.target} %{{\n"
-            f"    if ($1 != NULL && room{use.at + 1} < arg{size}) {{\n"
-            f'        PyErr_SetString(PyExc_ValueError, "{a.name} is too small");\n        SWIG_fail;\n    }}\n%}}\n',
-            f"%clear {use.target};\n",
-        )
-    return "", ""
+def _events(f: Function, use: common.Use, count: int) -> str:
+    shown = common.events_shown(f, count)
+    return (
+        f"%typemap(check) {use.target} %{{\n"
+        f"    $1 = calloc((size_t)arg{count} + 1, sizeof *$1);\n"
+        "    if ($1 == NULL) {\n        PyErr_NoMemory();\n        SWIG_fail;\n    }\n%}\n"
+        f'%typemap(argout) {use.target} "$result = add_result($result, make_events($1, {shown}));"\n'
+    )
 
 
-def _keep(f: Function, found: list[common.Use]) -> str:
+def _refuse_small(use: common.Use, size: int) -> str:
+    return (
+        f"%typemap(check) {use.target} %{{\n"
+        f"    if ($1 != NULL && room{use.at + 1} < arg{size}) {{\n"
+        f'        PyErr_SetString(PyExc_ValueError, "{use.args[0].name} is too small");\n'
+        "        SWIG_fail;\n    }\n%}\n"
+    )
+
+
+def _keep(f: Function, held: list[int]) -> str:
     """The memory of an operation's buffers stays exported until its final event; that of a registered memory, too."""
-    held = common.holders(f, found)
     out = ""
     if f.posts:
         pins = "".join(
             f"    if (result == HWS_OK && pin(*$1, held{n}) != 0) {{\n        SWIG_fail;\n    }}\n" for n in held
         )
-        out += '%typemap(in, numinputs=0) hws_id *op (hws_id value = 0) "$1 = &value;"\n'
+        out += common.operation(f, held)
         out += f"%typemap(argout) hws_id *op %{{\n{pins}    $result = posted($result, result, *$1);\n%}}\n"
-        opts = next(i for i, a in enumerate(f.args) if a.type.base == "hws_op_opts") + 1
-        check = f"if (check_flags(arg{opts}, {int(bool(held))}) != 0) {{\n        SWIG_fail;\n    }}"
-        out += f"%typemap(check) hws_id *op %{{\n    {check}\n%}}\n"
     elif held:
         pins = "".join(f"    if (pin(*$1, held{n}) != 0) {{\n        SWIG_fail;\n    }}\n" for n in held)
         out += f"%typemap(argout) hws_id *out %{{\n{pins}    unpin_objects();\n"
@@ -105,10 +74,7 @@ def _keep(f: Function, found: list[common.Use]) -> str:
     return out
 
 
-def _unkeep(f: Function, found: list[common.Use]) -> str:
-    if f.posts:
-        return "%clear hws_id *op;\n"
-    return "%clear hws_id *out;\n" if common.holders(f, found) else ""
+LANGUAGE = common.Language(_events, _refuse_small, _keep, _features)
 
 
 def _stub(abi: Abi) -> str:
