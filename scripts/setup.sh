@@ -14,6 +14,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 header() { echo "#include <$1>" | "${CC:-cc}" -E -x c - >/dev/null 2>&1; }
 clang_runtime() { [ -e "$(clang -print-file-name="libclang_rt.tsan-$(uname -m).a")" ]; }
 gcc_runtime() { [ -e "$(gcc -print-file-name=libasan.so)" ] && [ -e "$(gcc -print-file-name=libtsan.so)" ]; }
+has_go() { have go || [ -x /usr/local/go/bin/go ]; }
 has_venv() { python3 -c 'import ensurepip, venv' >/dev/null 2>&1; }
 
 # The run-time package of the sanitizers is named after clang's own version; Debian 12's is 14.
@@ -53,6 +54,9 @@ want iproute2 have ip
 want iproute2 have ss
 want util-linux have unshare
 want binutils have nm
+want groff-base have groff
+# The worked example of docs/guide/bindgen.md.
+want golang-go has_go
 
 # Package servers and mirrors fail for a moment now and then; a second failure is a real one.
 twice() { "$@" || { echo "setup: failed, once more in 5 s: $*" >&2; sleep 5; "$@"; }; }

@@ -29,7 +29,7 @@ grep -q "'up' is not one of" "$work/err" || { echo "FAIL: the schema did not say
 mkdir "$work/hawser"
 "$command" --out "$work/hawser" "$source/examples/bindgen/go/emit_go.py"
 go=$(command -v go || echo /usr/local/go/bin/go)
-[ -x "$go" ] || { echo "SKIP: go is not installed; the emitter ran, its package was not built"; exit 77; }
+[ -x "$go" ] || { echo "SKIP: go is not installed (scripts/setup.sh does that); the emitter ran, its package was not built"; exit 77; }
 cp "$source/examples/bindgen/go/main.go" "$work/"
 printf 'module example\n\ngo 1.19\n' >"$work/go.mod"
 # What pkg-config says of an installed tree, for the build tree.
