@@ -14,7 +14,6 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-_Thread_local char hws__token __attribute__((tls_model("initial-exec")));
 _Thread_local uint32_t hws__callback_depth __attribute__((tls_model("initial-exec")));
 
 void hws__futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns)
@@ -28,26 +27,6 @@ void hws__futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns
 void hws__futex_wake(_Atomic uint32_t *word, int count)
 {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
-}
-
-bool hws__own(struct hws__worker *w)
-{
-    if (hws__own_try(w)) {
-        return false;
-    }
-    if (hws__owned(w)) {
-        return true;
-    }
-    atomic_fetch_add(&w->obj.want, 1);
-    for (uint32_t i = 0; !hws__own_try(w); i++) {
-        if (i % 64 == 63) {
-            sched_yield();
-        } else {
-            hws__pause();
-        }
-    }
-    atomic_fetch_sub(&w->obj.want, 1);
-    return false;
 }
 
 void hws__wake(struct hws__worker *w)

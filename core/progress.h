@@ -1,9 +1,9 @@
 /*
- * Ownership and progress: whoever waits, works.
+ * Progress: whoever waits, works.
  *
- * The owner of a worker is the thread whose token stands in `owner`. Only the owner touches the
+ * The owner of a worker (own.h) is the one thread that makes progress on it. Only the owner touches the
  * worker's UCX objects and lists. A thread that finds the worker owned by another hands its
- * operation over (submit.c); the owner takes it up in its next sweep. User code runs only after
+ * operation over (post.c); the owner takes it up in its next sweep. User code runs only after
  * ucp_worker_progress() has returned, still under ownership, so that a callback is recognised by
  * `owner` being its own thread.
  *
@@ -13,7 +13,7 @@
 #ifndef HWS_CORE_PROGRESS_H
 #define HWS_CORE_PROGRESS_H
 
-#include "worker.h"
+#include "own.h"
 #include <sched.h>
 
 /** How often waiters and the progress thread look whether the owner is still at work. */
@@ -25,44 +25,11 @@
 /** The safety net: how often cold UCX workers are looked at unasked, and how long a sleep may be. */
 #define HWS__SAFETY_NS 1000000000u
 
-extern _Thread_local char hws__token __attribute__((tls_model("initial-exec")));
 extern _Thread_local uint32_t hws__callback_depth __attribute__((tls_model("initial-exec")));
-
-static inline uintptr_t hws__self(void)
-{
-    return (uintptr_t)&hws__token;
-}
 
 static inline bool hws__in_callback(void)
 {
     return hws__callback_depth != 0;
-}
-
-static inline bool hws__owned(const struct hws__worker *w)
-{
-    return atomic_load_explicit(&w->obj.owner, memory_order_relaxed) == hws__self();
-}
-
-static inline bool hws__own_try(struct hws__worker *w)
-{
-    uintptr_t none = 0;
-
-    return atomic_compare_exchange_strong_explicit(&w->obj.owner, &none, hws__self(),
-                                                   memory_order_acquire, memory_order_relaxed);
-}
-
-static inline void hws__own_release(struct hws__worker *w)
-{
-    atomic_store_explicit(&w->obj.owner, 0, memory_order_release);
-}
-
-/** Own for a short time, whoever owns now; true if it is owned already (inside a callback). */
-bool hws__own(struct hws__worker *w);
-static inline void hws__disown(struct hws__worker *w, bool nested)
-{
-    if (!nested) {
-        hws__own_release(w);
-    }
 }
 
 /** One sweep over the hot UCX workers, submissions, deliveries. Owner only. How much was done. */

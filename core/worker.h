@@ -47,11 +47,22 @@ struct hws__counters {
                               (uint64_t)(n),                                             \
                           memory_order_relaxed)
 
+/** The thread that owns a worker without a locked instruction, see own.h. */
+struct hws__favour {
+    _Atomic uintptr_t thread; /* 0: nobody */
+    _Atomic uint32_t inside;  /* it is, or may be, the owner */
+    /* The owner's: */
+    uint32_t streak,
+        needed; /* how often `last` came without a competitor, and must to be favoured */
+    uintptr_t last, only;
+};
+
 struct hws__worker {
     struct hws__obj obj;
 
     /* What other threads look at; ownership itself is in `obj`. Those before `signalled` outlive the worker:
      * who still is inside when it ends, and its memory becomes another's, counts itself out. */
+    struct hws__favour favour;
     _Atomic uint32_t waiters;  /* threads inside a wait */
     _Atomic uint32_t sleepers; /* threads in epoll_wait: a change must signal them */
     uint32_t dozing;           /* 1: the owner is one of them already, but still looks for work */

@@ -1,0 +1,92 @@
+#include "own.h"
+#include "progress.h"
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+_Thread_local char hws__token __attribute__((tls_model("initial-exec")));
+
+/* So often must a thread own without a competitor to become the favourite; twice as often each time that
+ * the favour has ended. */
+#define STREAK 256u
+#define STREAK_MAX (1u << 24)
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool can_favour;
+
+static void ask_system(void)
+{
+    can_favour = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+/* The owner counts how often it came unhindered. */
+static void grant(struct hws__worker *w, uintptr_t self)
+{
+    struct hws__favour *f = &w->favour;
+
+    if (f->last != self) {
+        f->last = self;
+        f->streak = 0;
+    } else if (++f->streak >= (f->needed != 0 ? f->needed : STREAK)) {
+        f->streak = 0;
+        pthread_once(&once, ask_system);
+        /* Only one thread ever, until it says itself that it is not on its way in: another could be in
+         * the middle of stepping back, and take the announcement of the next one away. */
+        if (can_favour && (f->only == 0 || f->only == self)) {
+            f->only = self;
+            atomic_store_explicit(&f->thread, self, memory_order_relaxed);
+        }
+    }
+}
+
+bool hws__own_compete(struct hws__worker *w)
+{
+    struct hws__favour *f = &w->favour;
+    uintptr_t none = 0, self = hws__self(), favourite;
+
+    if (atomic_load_explicit(&w->obj.owner, memory_order_relaxed) != 0 ||
+        !atomic_compare_exchange_strong_explicit(&w->obj.owner, &none, self, memory_order_seq_cst,
+                                                 memory_order_relaxed)) {
+        return false;
+    }
+    favourite = atomic_load_explicit(&f->thread, memory_order_relaxed);
+    if (favourite == 0 || favourite == self) {
+        if (f->only == self && f->last != self) {
+            f->only = 0; /* others came meanwhile, and this thread is not on its way in */
+        }
+        grant(w, self);
+        return true;
+    }
+    syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+    if (atomic_load_explicit(&f->inside, memory_order_acquire) != 0) {
+        /* Unless the favourite has written over it already. */
+        atomic_compare_exchange_strong(&w->obj.owner, &self, 0);
+        return false;
+    }
+    atomic_store_explicit(&f->thread, 0, memory_order_relaxed);
+    f->needed = f->needed == 0 ? 2 * STREAK : f->needed < STREAK_MAX ? 2 * f->needed : f->needed;
+    f->last = self;
+    f->streak = 0;
+    return true;
+}
+
+bool hws__own(struct hws__worker *w)
+{
+    if (hws__own_try(w)) {
+        return false;
+    }
+    if (hws__owned(w)) {
+        return true;
+    }
+    atomic_fetch_add(&w->obj.want, 1);
+    for (uint32_t i = 0; !hws__own_try(w); i++) {
+        if (i % 64 == 63) {
+            sched_yield();
+        } else {
+            hws__pause();
+        }
+    }
+    atomic_fetch_sub(&w->obj.want, 1);
+    return false;
+}
