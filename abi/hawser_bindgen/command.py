@@ -24,7 +24,8 @@ def find(name: str) -> Emit:
     if not path.is_file():
         raise SystemExit(f"hawser-bindgen: {name}: neither a file nor one of {', '.join(BUILTIN)}")
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
+    if spec is None or spec.loader is None:
+        raise SystemExit(f"hawser-bindgen: {name}: not a Python file")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     if not callable(getattr(module, "emit", None)):
@@ -50,13 +51,23 @@ def main(argv: list[str]) -> int:
         parser.error("name an emitter (--list prints the built-in ones)")
     try:
         abi = load(args.abi)
-    except (OSError, Refused) as problem:
-        print(problem, file=sys.stderr)
+        for name in args.emitter:
+            files = find(name)(abi)
+            if not isinstance(files, dict):
+                raise SystemExit(f"hawser-bindgen: {name}: emit(abi) gave no dict of file name -> text")
+            write(args.out, files)
+    except Refused as refused:
+        print(refused, file=sys.stderr)
         return 2
-    for name in args.emitter:
-        for path, text in find(name)(abi).items():
-            target = args.out / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
-            say(f"wrote {target}")
+    except OSError as error:
+        print(f"hawser-bindgen: {error}", file=sys.stderr)
+        return 2
     return 0
+
+
+def write(out: Path, files: dict[str, str]) -> None:
+    for path, text in files.items():
+        target = out / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+        say(f"wrote {target}")

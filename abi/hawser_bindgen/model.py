@@ -180,9 +180,10 @@ def from_json(text: str) -> Abi:
 
 
 def load(path: Path) -> Abi:
+    from .report import read_text
     from .validate import validate
 
-    text = path.read_text(encoding="utf-8")
+    text = read_text(path, str(path))
     validate(text, str(path))
     return from_json(text)
 

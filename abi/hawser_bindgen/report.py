@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, order=True)
@@ -27,6 +28,17 @@ class Refused(Exception):
 
 def refuse(path: str, line: int, reason: str) -> Refused:
     return Refused([Problem(path, line, reason)])
+
+
+def read_text(path: Path, shown: str) -> str:
+    """A file that must be there and be text."""
+    try:
+        data = path.read_bytes()
+        return data.decode()
+    except OSError as error:
+        raise refuse(shown, 1, f"cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise refuse(shown, data.count(b"\n", 0, error.start) + 1, "not UTF-8") from None
 
 
 def say(line: str) -> None:

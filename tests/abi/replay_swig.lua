@@ -2,26 +2,12 @@
 package.cpath = os.getenv("HAWSER_BUILD_DIR") .. "/swig/lua/?.so"
 local hawser = require "hawser.swig"
 
+local open_pair = dofile(os.getenv("HAWSER_SOURCE_DIR") .. "/tests/abi/swig_pair.lua")
+
 local function open_each()
-    local ids = {}
-    local context = assert(hawser.context_open{features = 31})
-    local queue = assert(hawser.queue_open())
-    local sink = {queue = queue}
-    local worker = assert(hawser.worker_open(context, {sink = sink}))
-    local listener = assert(hawser.listen(worker, "127.0.0.1", 0, {sink = sink, endpoint_sink = sink}))
-    local _, client = assert(hawser.connect(worker, "127.0.0.1", hawser.listener_query(listener).port, nil, sink))
-    local seen = {}
-    local function take(kind)
-        while not seen[kind] do
-            for _, event in ipairs(select(2, assert(hawser.queue_pop(queue, 8, 100000000)))) do
-                assert(event.status == 0)
-                seen[event.kind] = event
-            end
-        end
-        return seen[kind]
-    end
-    take(hawser.EVENT_CONNECT)
-    local server = take(hawser.EVENT_ACCEPTED).source
+    local ids, pair = {}, open_pair(hawser, {features = 31})
+    local context, worker, client, server = pair.context, pair.worker, pair.client, pair.server
+    local sink = {queue = pair.queue}
     local _, op = assert(hawser.tag_recv(server, hawser.buffer(8), 99, -1))
     assert(hawser.tag_send(client, "message", 1, sink))
     local message
@@ -33,9 +19,9 @@ local function open_each()
     end
     assert(hawser.am_handler(worker, 1, {sink = sink}))
     assert(hawser.am_send(client, 1, "h", "data", sink))
-    ids.context, ids.worker, ids.listener, ids.endpoint = context, worker, listener, server
+    ids.context, ids.worker, ids.listener, ids.endpoint = context, worker, pair.listener, server
     ids.queue, ids.op, ids.message = assert(hawser.queue_open()), op, message
-    ids.buffer = take(hawser.EVENT_AM).detail.buffer
+    ids.buffer = pair.take(pair.of_kind(hawser.EVENT_AM)).detail.buffer
     ids.memory = assert(hawser.mem_alloc(context, 4096))
     ids.rkey = assert(hawser.rkey_unpack(server, assert(hawser.rkey_pack(ids.memory, 0)), 0))
     local nothing = {kind = hawser.EVENT_GET, rkey = ids.rkey, address = assert(hawser.mem_query(ids.memory)).base}

@@ -3,30 +3,10 @@ package.cpath = os.getenv("HAWSER_BUILD_DIR") .. "/swig/lua/?.so"
 local hawser = require "hawser.swig"
 local SECOND = 1000000000
 
-local context = assert(hawser.context_open())
-local queue = assert(hawser.queue_open())
-local sink = {queue = queue}
-local worker = assert(hawser.worker_open(context, {sink = sink}))
-local listener = assert(hawser.listen(worker, "127.0.0.1", 0, {sink = sink, endpoint_sink = sink}))
-local _, client = assert(hawser.connect(worker, "127.0.0.1", hawser.listener_query(listener).port, nil, sink))
-
-local events = {}
-local function take(wanted)
-    for _ = 1, 600 do
-        for i, event in ipairs(events) do
-            if wanted(event) then return table.remove(events, i) end
-        end
-        local n, more = assert(hawser.queue_pop(queue, 64, SECOND // 10))
-        assert(n == #more)
-        table.move(more, 1, n, #events + 1, events)
-    end
-    error "the event did not come"
-end
+local pair = dofile(os.getenv("HAWSER_SOURCE_DIR") .. "/tests/abi/swig_pair.lua")(hawser)
+local context, queue, worker, client, server = pair.context, pair.queue, pair.worker, pair.client, pair.server
+local sink, take, kind = {queue = queue}, pair.take, pair.of_kind
 local function of(op) return function(event) return event.op == op end end
-local function kind(k) return function(event) return event.kind == k end end
-
-local server = take(kind(hawser.EVENT_ACCEPTED)).source
-take(kind(hawser.EVENT_CONNECT))
 
 local function equal(a, b)
     if a ~= b then error(("%s is not %s"):format(a, b), 2) end

@@ -15,16 +15,27 @@ grep -q '^rust-extern ' "$work/list" || { echo "FAIL: --list"; exit 1; }
 "$command" --out "$work/piped" man-pages 2>>"$work/err" | true
 [ ! -s "$work/err" ] || { echo "FAIL: a pipe that was closed:"; cat "$work/err"; exit 1; }
 diff -r "$work/piped/docs/man" "$source/docs/man" || { echo "FAIL: a closed pipe stopped the writing"; exit 1; }
-for bad in no-such-emitter "$source/include/hawser.h"; do
-    if "$command" --out "$work" "$bad" 2>"$work/err"; then echo "FAIL: $bad was taken for an emitter"; exit 1; fi
-    [ -s "$work/err" ] || { echo "FAIL: $bad: nothing was said"; exit 1; }
-done
 sed 's/"direction": "out"/"direction": "up"/' "$source/abi/abi.json" >"$work/damaged.json"
 if "$command" --abi "$work/damaged.json" --out "$work" rust-extern 2>"$work/err"; then
     echo "FAIL: a damaged abi.json was accepted"
     exit 1
 fi
 grep -q "'up' is not one of" "$work/err" || { echo "FAIL: the schema did not say what is wrong:"; cat "$work/err"; exit 1; }
+
+printf '{\n"abi": "\377"}' >"$work/binary.json"
+printf 'def emit(abi):\n    return 5\n' >"$work/number.py"
+said() { # said TEXT ARGUMENT...: refused in one line that says it
+    local text=$1
+    shift
+    if "$command" "$@" 2>"$work/err"; then echo "FAIL: accepted: $*"; exit 1; fi
+    [ "$(wc -l <"$work/err")" = 1 ] && grep -q -- "$text" "$work/err" || { echo "FAIL: $*:"; cat "$work/err"; exit 1; }
+}
+said 'binary.json:2: not UTF-8' --abi "$work/binary.json" --out "$work" rust-extern
+said 'none.json:1: cannot be read: No such file' --abi "$work/none.json" --out "$work" rust-extern
+said 'neither a file nor one of' --out "$work" no-such-emitter
+said 'not a Python file' --out "$work" "$source/include/hawser.h"
+said 'gave no dict' --out "$work" "$work/number.py"
+said 'Not a directory' --out "$work/list" rust-extern
 
 mkdir "$work/hawser"
 "$command" --out "$work/hawser" "$source/examples/bindgen/go/emit_go.py"
