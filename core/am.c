@@ -12,13 +12,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Where the data begins behind a header. */
+static size_t aligned(size_t header_length)
+{
+    return (header_length + 15) & ~(size_t)15;
+}
+
 /* Keep the header; data that fits goes behind it, aligned. */
 static bool keep_header(struct hws__message *m, const void *header, size_t length)
 {
     void *to = m->inlined;
 
     m->detail.header_length = length;
-    m->header_length = (length + 15) & ~(size_t)15;
+    m->header_length = aligned(length);
     if (m->header_length > HWS__MESSAGE_INLINE && (to = malloc(m->header_length)) == NULL) {
         m->header_length = 0;
         return false;
@@ -61,6 +67,44 @@ static void tell(struct hws__message *m, const struct hws__am_handler *h, int32_
     hws__emit(m->worker, &h->sink, &e, keep ? NULL : m);
 }
 
+/* A small message whose callback keeps nothing: copied into the notice. False: another way. */
+static bool tell_small(struct hws__worker *w, const struct hws__am_handler *h, hws_id ep,
+                       uint32_t am_id, const void *header, size_t header_length, const void *data,
+                       size_t length)
+{
+    struct hws__notice *t;
+
+    if (h->sink.callback == NULL || h->flags != 0 || h->alloc != NULL ||
+        header_length > HWS__NOTICE_INLINE ||
+        length > HWS__NOTICE_INLINE - aligned(header_length) ||
+        (t = hws__notice_take(w, &h->sink)) == NULL) {
+        return false;
+    }
+    if (header_length != 0) {
+        memcpy(t->inlined, header, header_length);
+    }
+    if (length != 0) { /* UCX's pointer may be null then */
+        memcpy(t->inlined + aligned(header_length), data, length);
+    }
+    t->detail.header = header_length != 0 ? t->inlined : NULL;
+    t->detail.header_length = header_length;
+    t->detail.data = t->inlined + aligned(header_length);
+    t->detail.data_length = length;
+    t->detail.buffer = 0;
+    t->detail.endpoint = ep;
+    t->event.size = sizeof t->event;
+    t->event.kind = HWS_EVENT_AM;
+    t->event.op = 0;
+    t->event.source = ep;
+    t->event.status = HWS_OK;
+    t->event.flags = 0;
+    t->event.length = length;
+    t->event.tag = am_id;
+    t->event.user = h->sink.user;
+    t->event.detail = &t->detail;
+    return true;
+}
+
 ucs_status_t hws__am_arrived(struct hws__uworker *u, struct hws__endpoint *ep, uint32_t am_id,
                              const void *header, size_t header_length, void *data, size_t length,
                              uint64_t attr)
@@ -78,6 +122,10 @@ ucs_status_t hws__am_arrived(struct hws__uworker *u, struct hws__endpoint *ep, u
     if (ep != NULL) {
         ep->received++;
         ep->bytes_received += length;
+    }
+    if ((attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0 &&
+        tell_small(w, h, ep != NULL ? ep->obj.id : 0, am_id, header, header_length, data, length)) {
+        return UCS_OK;
     }
     if ((m = hws__message_take(w, HWS_KIND_BUFFER)) == NULL ||
         !keep_header(m, header, header_length) ||

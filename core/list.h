@@ -32,6 +32,12 @@ static inline void hws__list_append(struct hws__list *head, struct hws__list *no
     head->prev = node;
 }
 
+/** At the front: what was used last is in the cache. */
+static inline void hws__list_push(struct hws__list *head, struct hws__list *node)
+{
+    hws__list_append(head->next, node);
+}
+
 static inline void hws__list_remove(struct hws__list *node)
 {
     node->prev->next = node->next;

@@ -152,7 +152,7 @@ void hws__message_release(struct hws__message *m)
     if (hws__obj_spent(&hws__objects, &m->obj)) {
         hws__obj_free(&hws__objects, &m->obj);
     } else {
-        hws__list_append(&m->worker->free_messages[list_of(m->obj.kind)], &m->held);
+        hws__list_push(&m->worker->free_messages[list_of(m->obj.kind)], &m->held);
     }
 }
 

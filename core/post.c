@@ -279,13 +279,10 @@ static void run_submission(struct hws__worker *w, struct hws__op *op)
 
 int hws__submissions_run(struct hws__worker *w)
 {
-    struct hws__op *first = NULL, *op;
+    struct hws__op *op = atomic_exchange_explicit(&w->submissions, NULL, memory_order_acq_rel);
+    struct hws__op *first = NULL;
     int n = 0;
 
-    if (atomic_load_explicit(&w->submissions, memory_order_relaxed) == NULL) {
-        return 0; /* cheaper than a look by exchange */
-    }
-    op = atomic_exchange_explicit(&w->submissions, NULL, memory_order_acq_rel);
     w->submitting = true;
     while (op != NULL) {
         struct hws__op *next = op->next;

@@ -81,7 +81,7 @@ int hws__deliver(struct hws__worker *w)
         if (t->message != NULL) {
             hws__message_release(t->message);
         }
-        hws__list_append(&w->free_notices, &t->link);
+        hws__list_push(&w->free_notices, &t->link);
         done++;
     }
     return done;
@@ -139,7 +139,9 @@ static int finish_sweep(struct hws__worker *w)
 {
     int done = 0;
 
-    done += hws__submissions_run(w);
+    if (atomic_load_explicit(&w->submissions, memory_order_relaxed) != NULL) {
+        done += hws__submissions_run(w);
+    }
     if (atomic_load_explicit(&w->asked, memory_order_relaxed)) {
         hws__worker_asked(w);
         done++;

@@ -23,12 +23,20 @@ void hws__sink_feed(const struct hws__sink *sink, hws_id worker)
     }
 }
 
-static struct hws__notice *notice(struct hws__worker *w)
+struct hws__notice *hws__notice_take(struct hws__worker *w, const struct hws__sink *sink)
 {
     struct hws__list *n = hws__list_pop(&w->free_notices);
+    struct hws__notice *t = n != NULL ? hws__container(n, struct hws__notice, link)
+                                      : aligned_alloc(_Alignof(struct hws__notice), sizeof *t);
 
-    return n != NULL ? hws__container(n, struct hws__notice, link)
-                     : malloc(sizeof(struct hws__notice));
+    if (t != NULL) {
+        t->callback = sink->callback;
+        t->callback_arg = sink->callback_arg;
+        t->message = NULL;
+        hws__list_append(&w->ready, &t->link);
+        w->todo = true;
+    }
+    return t;
 }
 
 void hws__emit(struct hws__worker *w, const struct hws__sink *sink, const hws_event *event,
@@ -39,13 +47,9 @@ void hws__emit(struct hws__worker *w, const struct hws__sink *sink, const hws_ev
 
     e.size = sizeof e;
     e.user = sink->user;
-    if (sink->callback != NULL && (t = notice(w)) != NULL) {
+    if (sink->callback != NULL && (t = hws__notice_take(w, sink)) != NULL) {
         t->event = e;
-        t->callback = sink->callback;
-        t->callback_arg = sink->callback_arg;
         t->message = message;
-        hws__list_append(&w->ready, &t->link);
-        w->todo = true;
         return;
     }
     if (sink->callback == NULL && sink->queue != NULL) {

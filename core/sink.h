@@ -10,6 +10,7 @@
 struct hws__queue;
 struct hws__worker;
 struct hws__message;
+struct hws__notice;
 
 struct hws__sink {
     hws_event_fn callback;
@@ -36,5 +37,8 @@ static inline bool hws__sink_none(const struct hws__sink *s)
  */
 void hws__emit(struct hws__worker *w, const struct hws__sink *sink, const hws_event *event,
                struct hws__message *message);
+
+/** A notice that is due, for the caller to write its event into. Owner only. Null: no memory. */
+struct hws__notice *hws__notice_take(struct hws__worker *w, const struct hws__sink *sink);
 
 #endif

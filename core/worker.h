@@ -23,13 +23,18 @@ struct hws__am_handler {
     void *alloc_arg;
 };
 
+#define HWS__NOTICE_INLINE 512
+
 /** An event on its way to a callback. */
 struct hws__notice {
     struct hws__list link; /* in hws__worker.ready */
     hws_event event;
     hws_event_fn callback;
     void *callback_arg;
-    struct hws__message *message;
+    struct hws__message *message; /* to release afterwards */
+    /* A small active message for a callback needs no message of its own. */
+    hws_am_detail detail;
+    _Alignas(16) unsigned char inlined[HWS__NOTICE_INLINE]; /* its header, then its data */
 };
 
 /** Statistics of a worker. Written by the owner only, read by anybody. */
