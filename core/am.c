@@ -162,12 +162,9 @@ ucs_status_t hws__am_cb(void *arg, const void *header, size_t header_length, voi
         return UCS_OK;
     }
     memcpy(&am_id, header, sizeof am_id);
-    return hws__am_arrived(u,
-                           hws__uworker_ep(u, param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP
-                                                  ? param->reply_ep
-                                                  : NULL),
-                           am_id, (const char *)header + HWS__AM_PREFIX,
-                           header_length - HWS__AM_PREFIX, data, length, param->recv_attr);
+    return hws__am_arrived(u, hws__am_sender(u, param), am_id,
+                           (const char *)header + HWS__AM_PREFIX, header_length - HWS__AM_PREFIX,
+                           data, length, param->recv_attr);
 }
 
 /* Memory for the data: the user's hook, or ours. */
@@ -330,8 +327,7 @@ static int32_t am_send_run(struct hws__post *p)
     int32_t r;
 
     if (!ep->open) {
-        r = hws__endpoint_check(ep);
-        return hws__fail(r, p->source, "%s", ep->text[0] ? ep->text : hws_error_text(r));
+        return hws__endpoint_refuse(ep, p->source);
     }
     if (p->mask > p->worker->max_header - HWS__AM_PREFIX) {
         return hws__fail(HWS_E_TOO_BIG, p->source, "header of %llu bytes, at most %llu",
@@ -436,15 +432,13 @@ static int32_t am_recv_run(struct hws__post *p)
 int32_t hws_am_recv(hws_id buffer_id, void *buffer, uint64_t length, const hws_op_opts *opts,
                     hws_id *op)
 {
-    struct hws__message *m = NULL;
+    struct hws__message *m;
+    int32_t r = HWS_OK;
     struct hws__post p;
 
     HWS__ENTER();
-    if (hws__id_kind(buffer_id) == HWS_KIND_BUFFER) {
-        m = hws__obj_find(&hws__objects, buffer_id);
-    }
-    if (m == NULL) {
-        return hws__id_error(&hws__objects, buffer_id, HWS_KIND_BUFFER);
+    if ((m = hws__obj_get(buffer_id, HWS_KIND_BUFFER, &r)) == NULL) {
+        return r;
     }
     hws__post_init(&p, am_recv_run, HWS_EVENT_AM_RECV, 0, buffer, length);
     p.tag = buffer_id;
@@ -524,14 +518,12 @@ int32_t hws_am_header_max(hws_id worker, uint64_t *out)
 
 int32_t hws_buffer_data(hws_id buffer, void **data, uint64_t *length)
 {
-    struct hws__message *m = NULL;
+    struct hws__message *m;
+    int32_t r = HWS_OK;
 
     HWS__ENTER();
-    if (hws__id_kind(buffer) == HWS_KIND_BUFFER) {
-        m = hws__obj_find(&hws__objects, buffer);
-    }
-    if (m == NULL) {
-        return hws__id_error(&hws__objects, buffer, HWS_KIND_BUFFER);
+    if ((m = hws__obj_get(buffer, HWS_KIND_BUFFER, &r)) == NULL) {
+        return r;
     }
     if (data != NULL) {
         *data = (void *)(uintptr_t)m->data;

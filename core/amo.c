@@ -148,21 +148,17 @@ static int32_t atomic_run(struct hws__post *p)
 int32_t hws_atomic(hws_id rkey, uint64_t address, uint32_t action, uint32_t size, uint64_t value,
                    uint64_t compare, void *result, const hws_op_opts *opts, hws_id *op)
 {
-    struct hws__post p = {.run = atomic_run,
-                          .rkey = rkey,
-                          .buffer = result,
-                          .mask = address,
-                          .operand = value,
-                          .tag = compare,
-                          .am_id = action,
-                          .done_length = size,
-                          .kind = HWS_EVENT_ATOMIC};
+    struct hws__post p;
     int32_t r;
 
     HWS__ENTER();
-    if ((r = hws__post_rkey(&p)) < 0) {
+    if ((r = hws__rma_init(&p, atomic_run, HWS_EVENT_ATOMIC, rkey, address, result, 0)) < 0) {
         return r;
     }
+    p.operand = value;
+    p.tag = compare;
+    p.am_id = action;
+    p.done_length = size;
     if ((action & ~(uint32_t)HWS_ATOMIC_FETCH) > HWS_ATOMIC_CSWAP || (size != 4 && size != 8)) {
         return hws__fail(HWS_E_INVALID, rkey, "atomic action %u on %u bytes", action, size);
     }

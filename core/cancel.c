@@ -67,23 +67,10 @@ static void cancel_command(struct hws__worker *w, void *arg)
 int32_t hws_cancel(hws_id id)
 {
     struct hws__op *op;
-    struct hws__worker *w;
-    bool nested = false;
 
     HWS__ENTER();
     if ((op = hws__op_find(id)) == NULL) {
         return hws__op_id_error(id);
     }
-    w = op->worker;
-    if (!hws__own_try(w) && !(nested = hws__owned(w))) {
-        return hws__command(w, cancel_command, (void *)(uintptr_t)id)
-                   ? HWS_OK
-                   : hws__fail(HWS_E_TOO_MANY, id, "no operation is free");
-    }
-    cancel_command(w, (void *)(uintptr_t)id);
-    hws__disown(w, nested);
-    if (!nested) {
-        hws__wake(w);
-    }
-    return HWS_OK;
+    return hws__on_worker(op->worker, cancel_command, id);
 }

@@ -44,24 +44,6 @@ static void op_command(struct hws__worker *w, void *arg)
     }
 }
 
-/* Run it on the worker, now or by its owner. */
-static int32_t on_worker(struct hws__worker *w, void (*fn)(struct hws__worker *, void *), hws_id id)
-{
-    bool nested = false;
-
-    if (!hws__own_try(w) && !(nested = hws__owned(w))) {
-        return hws__command(w, fn, (void *)(uintptr_t)id)
-                   ? HWS_OK
-                   : hws__fail(HWS_E_TOO_MANY, id, "no operation is free");
-    }
-    fn(w, (void *)(uintptr_t)id);
-    hws__disown(w, nested);
-    if (!nested) {
-        hws__wake(w);
-    }
-    return HWS_OK;
-}
-
 static void rkey_command(struct hws__worker *w, void *arg)
 {
     struct hws__rkey *k = hws__obj_find(&hws__objects, (hws_id)(uintptr_t)arg);
@@ -90,7 +72,7 @@ static int32_t close_op(hws_id id)
     if (op->callback != NULL || op->queue != NULL) {
         return hws__fail(HWS_E_INVALID, id, "the result goes to a callback or a queue");
     }
-    return on_worker(op->worker, op_command, id);
+    return hws__on_worker(op->worker, op_command, id);
 }
 
 int32_t hws_close(hws_id id)
@@ -118,15 +100,15 @@ int32_t hws_close(hws_id id)
         return hws__id_error(&hws__objects, id, 0);
     }
     if (hws__id_kind(id) == HWS_KIND_LISTENER) {
-        return on_worker(((struct hws__listener *)(void *)o)->worker, listener_command, id);
+        return hws__on_worker(((struct hws__listener *)(void *)o)->worker, listener_command, id);
     }
     if (hws__id_kind(id) == HWS_KIND_PLAN) {
-        return on_worker(hws__plan_worker(o), plan_command, id);
+        return hws__on_worker(hws__plan_worker(o), plan_command, id);
     }
     if (hws__id_kind(id) == HWS_KIND_RKEY) {
-        return on_worker(((struct hws__rkey *)(void *)o)->worker, rkey_command, id);
+        return hws__on_worker(((struct hws__rkey *)(void *)o)->worker, rkey_command, id);
     }
-    return on_worker(((struct hws__message *)(void *)o)->worker, message_command, id);
+    return hws__on_worker(((struct hws__message *)(void *)o)->worker, message_command, id);
 }
 
 /* The workers whose progress brings the end of an object nearer. */

@@ -23,15 +23,7 @@
 
 struct hws__context *hws__context_find(hws_id id, int32_t *error)
 {
-    struct hws__context *c = NULL;
-
-    if (hws__id_kind(id) == HWS_KIND_CONTEXT) {
-        c = hws__obj_find(&hws__objects, id);
-    }
-    if (c == NULL) {
-        *error = hws__id_error(&hws__objects, id, HWS_KIND_CONTEXT);
-    }
-    return c;
+    return hws__obj_get(id, HWS_KIND_CONTEXT, error);
 }
 
 static uint64_t ucx_features(uint64_t features)

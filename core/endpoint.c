@@ -49,15 +49,15 @@ struct hws__endpoint *hws__endpoint_new(struct hws__worker *w)
 
 struct hws__endpoint *hws__endpoint_find(hws_id id, int32_t *error)
 {
-    struct hws__endpoint *ep = NULL;
+    return hws__obj_get(id, HWS_KIND_ENDPOINT, error);
+}
 
-    if (hws__id_kind(id) == HWS_KIND_ENDPOINT) {
-        ep = hws__obj_find(&hws__objects, id);
-    }
-    if (ep == NULL) {
-        *error = hws__id_error(&hws__objects, id, HWS_KIND_ENDPOINT);
-    }
-    return ep;
+int32_t hws__endpoint_refuse(const struct hws__endpoint *ep, hws_id source)
+{
+    int32_t r = hws__endpoint_check(ep);
+
+    r = r == HWS_OK ? HWS_E_NOT_CONNECTED : r;
+    return hws__fail(r, source, "%s", ep->text[0] ? ep->text : hws_error_text(r));
 }
 
 void hws__endpoint_forget(struct hws__endpoint *ep)

@@ -166,4 +166,6 @@ static inline int32_t hws__endpoint_check(const struct hws__endpoint *ep)
                              : HWS_E_NOT_CONNECTED;
 }
 
+/** Posting on it is not possible: the code, with the endpoint's own words as the last error. */
+int32_t hws__endpoint_refuse(const struct hws__endpoint *ep, hws_id source);
 #endif

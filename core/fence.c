@@ -33,8 +33,6 @@ static int32_t fence_all(struct hws__worker *w, hws_id source)
 /* Under ownership. */
 static int32_t fence(struct hws__worker *w, struct hws__endpoint *ep, hws_id source)
 {
-    int32_t r;
-
     /* What other threads posted before comes before. */
     if (atomic_load(&w->submissions) != NULL && !w->submitting) {
         hws__submissions_run(w);
@@ -47,8 +45,8 @@ static int32_t fence(struct hws__worker *w, struct hws__endpoint *ep, hws_id sou
     if (atomic_load(&ep->obj.id) != source) {
         return hws__id_error(&hws__objects, source, HWS_KIND_ENDPOINT);
     }
-    if ((r = hws__endpoint_check(ep)) < 0) {
-        return hws__fail(r, source, "%s", ep->text[0] ? ep->text : hws_error_text(r));
+    if (hws__endpoint_check(ep) < 0) {
+        return hws__endpoint_refuse(ep, source);
     }
     return fence_endpoint(ep, source);
 }

@@ -106,9 +106,7 @@ static int32_t flush_run(struct hws__post *p)
     struct hws__op *op;
 
     if (p->ep != NULL && !p->ep->open) {
-        int32_t r = hws__endpoint_check(p->ep);
-
-        return hws__fail(r, p->source, "%s", p->ep->text[0] ? p->ep->text : hws_error_text(r));
+        return hws__endpoint_refuse(p->ep, p->source);
     }
     if (p->ep == NULL && w->closing) {
         return hws__fail(HWS_E_CLOSING, p->source, "the worker is closing");
@@ -132,9 +130,7 @@ static int32_t raw_run(struct hws__post *p)
         return flush_run(p);
     }
     if (!p->ep->open) {
-        int32_t r = hws__endpoint_check(p->ep);
-
-        return hws__fail(r, p->source, "%s", hws_error_text(r));
+        return hws__endpoint_refuse(p->ep, p->source);
     }
     if ((op = hws__op_next(p)) == NULL) {
         return HWS_E_TOO_MANY;

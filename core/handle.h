@@ -98,4 +98,15 @@ static inline void *hws__obj_find(struct hws__table *t, hws_id id)
     return o;
 }
 
+/** The object of an id that must be of `kind`; null: `*error` is set, and the last error. */
+static inline void *hws__obj_get(hws_id id, uint32_t kind, int32_t *error)
+{
+    void *o = hws__id_kind(id) == kind ? hws__obj_find(&hws__objects, id) : NULL;
+
+    if (__builtin_expect(o == NULL, 0)) {
+        *error = hws__id_error(&hws__objects, id, kind);
+    }
+    return o;
+}
+
 #endif

@@ -386,8 +386,7 @@ ucs_status_t hws__control_cb(void *arg, const void *header, size_t header_length
                              size_t length, const ucp_am_recv_param_t *param)
 {
     struct hws__uworker *u = arg;
-    struct hws__endpoint *ep = hws__uworker_ep(
-        u, param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP ? param->reply_ep : NULL);
+    struct hws__endpoint *ep = hws__am_sender(u, param);
     struct control m;
 
     if (ep == NULL && u->role == HWS__ADDRESS && is_control(&m, data, length, param->recv_attr) &&

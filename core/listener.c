@@ -21,15 +21,7 @@
 
 struct hws__listener *hws__listener_find(hws_id id, int32_t *error)
 {
-    struct hws__listener *l = NULL;
-
-    if (hws__id_kind(id) == HWS_KIND_LISTENER) {
-        l = hws__obj_find(&hws__objects, id);
-    }
-    if (l == NULL) {
-        *error = hws__id_error(&hws__objects, id, HWS_KIND_LISTENER);
-    }
-    return l;
+    return hws__obj_get(id, HWS_KIND_LISTENER, error);
 }
 
 struct hws__listener *hws__listener_of(const struct hws__endpoint *ep)

@@ -306,8 +306,7 @@ ucs_status_t hws__multi_cb(void *arg, const void *header, size_t header_length, 
                            size_t length, const ucp_am_recv_param_t *param)
 {
     struct hws__uworker *u = arg;
-    struct hws__endpoint *ep = hws__uworker_ep(
-        u, param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP ? param->reply_ep : NULL);
+    struct hws__endpoint *ep = hws__am_sender(u, param);
 
     (void)header;
     if (ep == NULL || !ep->hello_done || ep->failed) {
@@ -356,8 +355,7 @@ ucs_status_t hws__multi_part_cb(void *arg, const void *header, size_t header_len
                                 size_t length, const ucp_am_recv_param_t *param)
 {
     struct hws__uworker *u = arg;
-    struct hws__endpoint *ep = hws__uworker_ep(
-        u, param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP ? param->reply_ep : NULL);
+    struct hws__endpoint *ep = hws__am_sender(u, param);
     struct hws__multi_part h;
     struct hws__message *part;
     struct hws__multi *x;

@@ -545,14 +545,12 @@ int32_t hws_multi_fetch(hws_id buffer, const hws_segment *segments, uint64_t cou
                           .header = segments,
                           .keep = count * sizeof *segments,
                           .kind = HWS_EVENT_MULTI_RECV};
-    struct hws__message *m = NULL;
+    struct hws__message *m;
+    int32_t r = HWS_OK;
 
     HWS__ENTER();
-    if (hws__id_kind(buffer) == HWS_KIND_BUFFER) {
-        m = hws__obj_find(&hws__objects, buffer);
-    }
-    if (m == NULL) {
-        return hws__id_error(&hws__objects, buffer, HWS_KIND_BUFFER);
+    if ((m = hws__obj_get(buffer, HWS_KIND_BUFFER, &r)) == NULL) {
+        return r;
     }
     if (segments == NULL && count != 0) {
         return hws__fail(HWS_E_INVALID, buffer, "segments is null");

@@ -201,12 +201,7 @@ static void part_sent(void *request, ucs_status_t status, void *user_data)
     code = out->status;
     out->uworker->pending--;
     op->worker->pending_ucx--;
-    if (code < 0) {
-        code = op->wanted != 0                                           ? op->wanted
-               : op->ep != NULL && op->ep->failed && op->ep->status != 0 ? op->ep->status
-                                                                         : code;
-    }
-    hws__op_finish(op, code);
+    hws__op_finish(op, code < 0 ? hws__op_cause(op, code) : code);
 }
 
 /* Hand one message to UCX. */
@@ -394,8 +389,7 @@ static int32_t multi_send_run(struct hws__post *p)
     int32_t r;
 
     if (!ep->open) {
-        r = hws__endpoint_check(ep);
-        return hws__fail(r, p->source, "%s", ep->text[0] ? ep->text : hws_error_text(r));
+        return hws__endpoint_refuse(ep, p->source);
     }
     if (ep->raw) {
         return hws__fail(HWS_E_UNSUPPORTED, p->source, "a plain UCX program takes no such message");

@@ -40,18 +40,11 @@ static int32_t notify_run(struct hws__post *p)
 int32_t hws_put_notify(hws_id rkey, uint64_t address, const void *buffer, uint64_t length,
                        uint64_t value, const hws_op_opts *opts, hws_id *op)
 {
-    struct hws__post p = {.run = notify_run,
-                          .rkey = rkey,
-                          .buffer = (void *)(uintptr_t)buffer,
-                          .length = length,
-                          .mask = address,
-                          .operand = value,
-                          .kind = HWS_EVENT_PUT};
+    struct hws__post p;
     int32_t r;
 
     HWS__ENTER();
-    if ((r = hws__post_rkey(&p)) < 0) {
-        return r;
-    }
-    return hws__post(&p, opts, op);
+    r = hws__rma_init(&p, notify_run, HWS_EVENT_PUT, rkey, address, buffer, length);
+    p.operand = value;
+    return r < 0 ? r : hws__post(&p, opts, op);
 }

@@ -393,6 +393,13 @@ void hws__op_finish(struct hws__op *op, int32_t status)
     }
 }
 
+int32_t hws__op_cause(const struct hws__op *op, int32_t code)
+{
+    return op->wanted != 0                                           ? op->wanted
+           : op->ep != NULL && op->ep->failed && op->ep->status != 0 ? op->ep->status
+                                                                     : code;
+}
+
 void hws__op_ucx_done(void *request, ucs_status_t status, void *user_data)
 {
     struct hws__op *op = user_data;
@@ -411,12 +418,7 @@ void hws__op_ucx_done(void *request, ucs_status_t status, void *user_data)
     op->ucx = NULL;
     op->uworker->pending--;
     op->worker->pending_ucx--;
-    if (code < 0) {
-        code = op->wanted != 0                                           ? op->wanted
-               : op->ep != NULL && op->ep->failed && op->ep->status != 0 ? op->ep->status
-                                                                         : code;
-    }
-    hws__op_finish(op, code);
+    hws__op_finish(op, code < 0 ? hws__op_cause(op, code) : code);
 }
 
 void *hws__op_keep_iov(const struct hws__post *p, struct hws__op *op)
@@ -459,9 +461,7 @@ static void end_orphans(struct hws__list *ops, const struct hws__uworker *u)
             if (op->multi != NULL) {
                 hws__multi_orphan(op);
             }
-            hws__op_finish(op, op->wanted != 0                    ? op->wanted
-                               : op->ep != NULL && op->ep->failed ? op->ep->status
-                                                                  : HWS_E_CANCELED);
+            hws__op_finish(op, hws__op_cause(op, HWS_E_CANCELED));
         }
     }
 }

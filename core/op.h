@@ -188,6 +188,8 @@ void hws__flush_step(struct hws__worker *w);
 /** End what is overdue; the next deadline, UINT64_MAX if none. */
 uint64_t hws__op_expire(struct hws__worker *w, uint64_t now);
 
+/** What an operation that UCX ended with an error ends with: what asked for it, or the endpoint's failure. */
+int32_t hws__op_cause(const struct hws__op *op, int32_t code);
 /** UCX's send and receive callbacks end here. */
 void hws__op_ucx_done(void *request, ucs_status_t status, void *user_data);
 

@@ -320,3 +320,20 @@ bool hws__command(struct hws__worker *w, void (*fn)(struct hws__worker *, void *
     hws__submit(w, op);
     return true;
 }
+
+int32_t hws__on_worker(struct hws__worker *w, void (*fn)(struct hws__worker *, void *), hws_id id)
+{
+    bool nested = false;
+
+    if (!hws__own_try(w) && !(nested = hws__owned(w))) {
+        return hws__command(w, fn, (void *)(uintptr_t)id)
+                   ? HWS_OK
+                   : hws__fail(HWS_E_TOO_MANY, id, "no operation is free");
+    }
+    fn(w, (void *)(uintptr_t)id);
+    hws__disown(w, nested);
+    if (!nested) {
+        hws__wake(w);
+    }
+    return HWS_OK;
+}

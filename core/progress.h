@@ -78,6 +78,8 @@ void hws__wake_waiters(struct hws__worker *w);
 
 /** Run a command under ownership: now, or by the current owner. Any thread; false: no memory. */
 bool hws__command(struct hws__worker *w, void (*fn)(struct hws__worker *, void *), void *arg);
+/** Run it with an id under ownership, and wake who sleeps; HWS_E_TOO_MANY if it cannot be handed over. */
+int32_t hws__on_worker(struct hws__worker *w, void (*fn)(struct hws__worker *, void *), hws_id id);
 /** Ask the owner to close or abort an object: needs no memory, so it cannot fail. Any thread. */
 void hws__ask(struct hws__worker *w, struct hws__obj *o, uint32_t what);
 /** Hand an operation to the owner. */

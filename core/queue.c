@@ -14,15 +14,7 @@
 
 struct hws__queue *hws__queue_find(hws_id id, int32_t *error)
 {
-    struct hws__queue *q = NULL;
-
-    if (hws__id_kind(id) == HWS_KIND_QUEUE) {
-        q = hws__obj_find(&hws__objects, id);
-    }
-    if (q == NULL) {
-        *error = hws__id_error(&hws__objects, id, HWS_KIND_QUEUE);
-    }
-    return q;
+    return hws__obj_get(id, HWS_KIND_QUEUE, error);
 }
 
 int32_t hws_queue_open(const hws_queue_opts *opts, hws_id *out)

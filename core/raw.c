@@ -115,8 +115,7 @@ int32_t hws__raw_recv(struct hws__post *p)
         return hws__message_to(p, m);
     }
     if (!p->ep->open) {
-        int32_t r = hws__endpoint_check(p->ep);
-        return hws__fail(r, p->source, "%s", hws_error_text(r));
+        return hws__endpoint_refuse(p->ep, p->source);
     }
     hws__uworker_heat(p->ep->uworker);
     if (addressed) {

@@ -204,8 +204,8 @@ static int32_t unpack_checked(struct hws__endpoint *ep, const struct hws__rkey_b
         return hws__fail(HWS_E_UNSUPPORTED, ep->obj.id,
                          "a raw endpoint needs a context with HWS_FEATURE_UCX_RMA");
     }
-    if ((r = hws__endpoint_check(ep)) < 0) {
-        return hws__fail(r, ep->obj.id, "%s", ep->text[0] ? ep->text : hws_error_text(r));
+    if (hws__endpoint_check(ep) < 0) {
+        return hws__endpoint_refuse(ep, ep->obj.id);
     }
     if ((r = check_owner(ep, b)) < 0) {
         return r;
@@ -267,10 +267,7 @@ struct hws__rkey *hws__rkey_ready(hws_id id, int32_t *error)
         return NULL;
     }
     if (__builtin_expect(!k->ep->open || (k->ucx == NULL && k->way != HWS__WAY_MESSAGES), 0)) {
-        int32_t r = hws__endpoint_check(k->ep);
-
-        r = r == HWS_OK ? HWS_E_NOT_CONNECTED : r;
-        *error = hws__fail(r, id, "%s", k->ep->text[0] ? k->ep->text : hws_error_text(r));
+        *error = hws__endpoint_refuse(k->ep, id);
         return NULL;
     }
     return k;

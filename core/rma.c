@@ -5,18 +5,22 @@
 #include "ucx_loader.h"
 #include <string.h>
 
-int32_t hws__post_rkey(struct hws__post *p)
+int32_t hws__rma_init(struct hws__post *p, int32_t (*run)(struct hws__post *), uint32_t kind,
+                      hws_id rkey, uint64_t address, const void *buffer, uint64_t length)
 {
-    struct hws__rkey *k =
-        hws__id_kind(p->rkey) == HWS_KIND_RKEY ? hws__obj_find(&hws__objects, p->rkey) : NULL;
+    int32_t r = HWS_OK;
+    struct hws__rkey *k = hws__obj_get(rkey, HWS_KIND_RKEY, &r);
 
-    if (__builtin_expect(k == NULL, 0)) {
-        return hws__id_error(&hws__objects, p->rkey, HWS_KIND_RKEY);
+    if (k == NULL) {
+        return r;
     }
+    hws__post_init(p, run, kind, atomic_load_explicit(&k->ep->obj.id, memory_order_relaxed), buffer,
+                   length);
     /* The key may go while this runs: hws__rma_key() looks again, under ownership. */
     p->ep = k->ep;
     p->worker = k->worker;
-    p->source = atomic_load_explicit(&k->ep->obj.id, memory_order_relaxed);
+    p->rkey = rkey;
+    p->mask = address;
     return HWS_OK;
 }
 
@@ -88,44 +92,6 @@ static int32_t put_message(struct hws__post *p, struct hws__rkey *k, uint64_t by
     return hws__rma_job_post(p, job);
 }
 
-static int32_t put_run(struct hws__post *p)
-{
-    uint64_t bytes = hws__bytes(p->buffer, p->length, p->opts->flags);
-    struct hws__rkey *k;
-    int32_t r;
-
-    if ((k = hws__rma_key(p, HWS_FEATURE_RMA, bytes, &r)) == NULL) {
-        return r;
-    }
-    if (bytes == 0) {
-        return HWS_DONE;
-    }
-    k->ep->bytes_sent += bytes;
-    if (hws__rma_direct(k, p->opts->memory_kind)) {
-        hws__rma_copy(p, k->direct + (p->mask - k->base), true);
-        return hws__rma_direct_done(p, k, bytes);
-    }
-    return k->way == HWS__WAY_UCX ? hws__rma_ucx_put(p, k) : put_message(p, k, bytes);
-}
-
-int32_t hws_put(hws_id rkey, uint64_t address, const void *buffer, uint64_t length,
-                const hws_op_opts *opts, hws_id *op)
-{
-    struct hws__post p = {.run = put_run,
-                          .rkey = rkey,
-                          .buffer = (void *)(uintptr_t)buffer,
-                          .length = length,
-                          .mask = address,
-                          .kind = HWS_EVENT_PUT};
-    int32_t r;
-
-    HWS__ENTER();
-    if ((r = hws__post_rkey(&p)) < 0) {
-        return r;
-    }
-    return hws__post(&p, opts, op);
-}
-
 static int32_t get_message(struct hws__post *p, struct hws__rkey *k, uint64_t bytes)
 {
     struct hws__rma_job *job = hws__rma_job_of(p, k, HWS__RMA_GET);
@@ -138,9 +104,11 @@ static int32_t get_message(struct hws__post *p, struct hws__rkey *k, uint64_t by
     return hws__rma_job_post(p, job);
 }
 
-static int32_t get_run(struct hws__post *p)
+/* A put or get of bytes that the key allows. */
+static int32_t transfer_run(struct hws__post *p)
 {
     uint64_t bytes = hws__bytes(p->buffer, p->length, p->opts->flags);
+    bool put = p->kind == HWS_EVENT_PUT;
     struct hws__rkey *k;
     int32_t r;
 
@@ -150,28 +118,35 @@ static int32_t get_run(struct hws__post *p)
     if (bytes == 0) {
         return HWS_DONE;
     }
-    k->ep->bytes_received += bytes;
+    *(put ? &k->ep->bytes_sent : &k->ep->bytes_received) += bytes;
     if (hws__rma_direct(k, p->opts->memory_kind)) {
-        hws__rma_copy(p, k->direct + (p->mask - k->base), false);
+        hws__rma_copy(p, k->direct + (p->mask - k->base), put);
         return hws__rma_direct_done(p, k, bytes);
     }
-    return k->way == HWS__WAY_UCX ? hws__rma_ucx_get(p, k) : get_message(p, k, bytes);
+    if (k->way == HWS__WAY_UCX) {
+        return put ? hws__rma_ucx_put(p, k) : hws__rma_ucx_get(p, k);
+    }
+    return put ? put_message(p, k, bytes) : get_message(p, k, bytes);
+}
+
+int32_t hws_put(hws_id rkey, uint64_t address, const void *buffer, uint64_t length,
+                const hws_op_opts *opts, hws_id *op)
+{
+    struct hws__post p;
+    int32_t r;
+
+    HWS__ENTER();
+    r = hws__rma_init(&p, transfer_run, HWS_EVENT_PUT, rkey, address, buffer, length);
+    return r < 0 ? r : hws__post(&p, opts, op);
 }
 
 int32_t hws_get(hws_id rkey, uint64_t address, void *buffer, uint64_t length,
                 const hws_op_opts *opts, hws_id *op)
 {
-    struct hws__post p = {.run = get_run,
-                          .rkey = rkey,
-                          .buffer = buffer,
-                          .length = length,
-                          .mask = address,
-                          .kind = HWS_EVENT_GET};
+    struct hws__post p;
     int32_t r;
 
     HWS__ENTER();
-    if ((r = hws__post_rkey(&p)) < 0) {
-        return r;
-    }
-    return hws__post(&p, opts, op);
+    r = hws__rma_init(&p, transfer_run, HWS_EVENT_GET, rkey, address, buffer, length);
+    return r < 0 ? r : hws__post(&p, opts, op);
 }

@@ -10,43 +10,29 @@
 #include "rma.h"
 #include <string.h>
 
-static uint32_t do32(_Atomic uint32_t *at, uint32_t action, uint32_t value, uint32_t compare)
-{
-    switch (action) {
-    case HWS_ATOMIC_ADD:
-        return atomic_fetch_add(at, value);
-    case HWS_ATOMIC_AND:
-        return atomic_fetch_and(at, value);
-    case HWS_ATOMIC_OR:
-        return atomic_fetch_or(at, value);
-    case HWS_ATOMIC_XOR:
-        return atomic_fetch_xor(at, value);
-    case HWS_ATOMIC_SWAP:
-        return atomic_exchange(at, value);
-    default:
-        atomic_compare_exchange_strong(at, &compare, value);
-        return compare;
+/* The same on both widths. */
+#define ATOMIC_DO(name, type)                                                     \
+    static type name(_Atomic type *at, uint32_t action, type value, type compare) \
+    {                                                                             \
+        switch (action) {                                                         \
+        case HWS_ATOMIC_ADD:                                                      \
+            return atomic_fetch_add(at, value);                                   \
+        case HWS_ATOMIC_AND:                                                      \
+            return atomic_fetch_and(at, value);                                   \
+        case HWS_ATOMIC_OR:                                                       \
+            return atomic_fetch_or(at, value);                                    \
+        case HWS_ATOMIC_XOR:                                                      \
+            return atomic_fetch_xor(at, value);                                   \
+        case HWS_ATOMIC_SWAP:                                                     \
+            return atomic_exchange(at, value);                                    \
+        default:                                                                  \
+            atomic_compare_exchange_strong(at, &compare, value);                  \
+            return compare;                                                       \
+        }                                                                         \
     }
-}
 
-static uint64_t do64(_Atomic uint64_t *at, uint32_t action, uint64_t value, uint64_t compare)
-{
-    switch (action) {
-    case HWS_ATOMIC_ADD:
-        return atomic_fetch_add(at, value);
-    case HWS_ATOMIC_AND:
-        return atomic_fetch_and(at, value);
-    case HWS_ATOMIC_OR:
-        return atomic_fetch_or(at, value);
-    case HWS_ATOMIC_XOR:
-        return atomic_fetch_xor(at, value);
-    case HWS_ATOMIC_SWAP:
-        return atomic_exchange(at, value);
-    default:
-        atomic_compare_exchange_strong(at, &compare, value);
-        return compare;
-    }
-}
+ATOMIC_DO(do32, uint32_t)
+ATOMIC_DO(do64, uint64_t)
 
 uint64_t hws__atomic_do(void *at, uint32_t action, uint32_t size, uint64_t value, uint64_t compare)
 {
@@ -221,8 +207,7 @@ ucs_status_t hws__rma_cb(void *arg, const void *header, size_t header_length, vo
                          size_t length, const ucp_am_recv_param_t *param)
 {
     struct hws__uworker *u = arg;
-    struct hws__endpoint *ep = hws__uworker_ep(
-        u, param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP ? param->reply_ep : NULL);
+    struct hws__endpoint *ep = hws__am_sender(u, param);
     struct hws__rma_msg m;
 
     if (ep == NULL || !ep->hello_done || ep->failed) {

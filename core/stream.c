@@ -5,14 +5,6 @@
 #include "progress.h"
 #include "ucx_loader.h"
 
-/* Both directions need an endpoint that is connected; what has arrived may be read after that. */
-static int32_t not_open(const struct hws__post *p)
-{
-    int32_t r = hws__endpoint_check(p->ep);
-
-    return hws__fail(r, p->source, "%s", p->ep->text[0] ? p->ep->text : hws_error_text(r));
-}
-
 static int32_t send_run(struct hws__post *p)
 {
     struct hws__endpoint *ep = p->ep;
@@ -21,7 +13,7 @@ static int32_t send_run(struct hws__post *p)
     int32_t r;
 
     if (!ep->open) {
-        return not_open(p);
+        return hws__endpoint_refuse(p->ep, p->source);
     }
     if (hws__bytes(p->buffer, p->length, p->opts->flags) == 0) {
         return HWS_DONE; /* UCX takes an empty piece of a stream for a mistake */
@@ -78,7 +70,7 @@ static int32_t recv_run(struct hws__post *p)
     int32_t r;
 
     if (!ep->open && !(ep->peer_closed && ep->ucx != NULL && !ep->closing)) {
-        return not_open(p);
+        return hws__endpoint_refuse(p->ep, p->source);
     }
     if (hws__bytes(p->buffer, p->length, p->opts->flags) == 0) {
         return HWS_DONE; /* nothing fits: UCX refuses it */

@@ -148,8 +148,7 @@ ucs_status_t hws__tag_cb(void *arg, const void *header, size_t header_length, vo
 {
     struct hws__uworker *u = arg;
     struct hws__worker *w = u->worker;
-    struct hws__endpoint *ep = hws__uworker_ep(
-        u, param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP ? param->reply_ep : NULL);
+    struct hws__endpoint *ep = hws__am_sender(u, param);
     struct hws__message *m;
     struct hws__op *op;
     uint64_t tag;
@@ -205,8 +204,7 @@ static int32_t send_run(struct hws__post *p)
     int32_t r;
 
     if (!ep->open) {
-        r = hws__endpoint_check(ep);
-        return hws__fail(r, p->source, "%s", ep->text[0] ? ep->text : hws_error_text(r));
+        return hws__endpoint_refuse(ep, p->source);
     }
     if ((op = hws__op_next(p)) == NULL) {
         return HWS_E_TOO_MANY;
@@ -291,8 +289,7 @@ static int32_t recv_run(struct hws__post *p)
         return hws__fail(HWS_E_CLOSING, p->source, "the worker is closing");
     }
     if (ep != NULL && !ep->open) {
-        int32_t r = hws__endpoint_check(ep);
-        return hws__fail(r, p->source, "%s", ep->text[0] ? ep->text : hws_error_text(r));
+        return hws__endpoint_refuse(ep, p->source);
     }
     if ((op = hws__op_take(p)) == NULL) {
         return HWS_E_TOO_MANY;
@@ -397,15 +394,13 @@ static int32_t message_recv_run(struct hws__post *p)
 int32_t hws_message_recv(hws_id message, void *buffer, uint64_t length, const hws_op_opts *opts,
                          hws_id *op)
 {
-    struct hws__message *m = NULL;
+    struct hws__message *m;
+    int32_t r = HWS_OK;
     struct hws__post p;
 
     HWS__ENTER();
-    if (hws__id_kind(message) == HWS_KIND_MESSAGE) {
-        m = hws__obj_find(&hws__objects, message);
-    }
-    if (m == NULL) {
-        return hws__id_error(&hws__objects, message, HWS_KIND_MESSAGE);
+    if ((m = hws__obj_get(message, HWS_KIND_MESSAGE, &r)) == NULL) {
+        return r;
     }
     hws__post_init(&p, message_recv_run, HWS_EVENT_TAG_RECV, 0, buffer, length);
     p.tag = message;

@@ -84,9 +84,17 @@ bool hws__uworker_ep_add(struct hws__uworker *u, struct hws__endpoint *ep);
 void hws__uworker_ep_remove(struct hws__uworker *u, struct hws__endpoint *ep);
 struct hws__endpoint *hws__uworker_ep_lookup(struct hws__uworker *u, ucp_ep_h ucx);
 
+/** The endpoint by which the peer replies, or the only one. */
 static inline struct hws__endpoint *hws__uworker_ep(struct hws__uworker *u, ucp_ep_h reply)
 {
     return u->only != NULL ? u->only : reply != NULL ? hws__uworker_ep_lookup(u, reply) : NULL;
+}
+/** Who sent an active message; null: a plain peer that knows our address, or one that is gone. */
+static inline struct hws__endpoint *hws__am_sender(struct hws__uworker *u,
+                                                   const ucp_am_recv_param_t *param)
+{
+    return hws__uworker_ep(u, param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP ? param->reply_ep
+                                                                                 : NULL);
 }
 
 #endif

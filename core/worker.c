@@ -18,15 +18,7 @@
 
 struct hws__worker *hws__worker_find(hws_id id, int32_t *error)
 {
-    struct hws__worker *w = NULL;
-
-    if (hws__id_kind(id) == HWS_KIND_WORKER) {
-        w = hws__obj_find(&hws__objects, id);
-    }
-    if (w == NULL) {
-        *error = hws__id_error(&hws__objects, id, HWS_KIND_WORKER);
-    }
-    return w;
+    return hws__obj_get(id, HWS_KIND_WORKER, error);
 }
 
 static void init_lists(struct hws__worker *w)
