@@ -114,6 +114,47 @@ async def test_deserialize_flag():
         np.testing.assert_array_equal(back["x"], x)
 
 
+async def test_a_write_does_not_wait_for_a_reader():
+    """As over tcp: one coroutine may write and then read; what exceeds `write-ahead` waits."""
+    x = np.arange(1_000_000)
+    for deserialized in (True, False):
+        options = {"deserialize": deserialized}
+        async with comm_pair(listen_args=options, connect_args=options) as (a, b):
+            for _ in range(3):
+                await asyncio.wait_for(a.write({"x": to_serialize(x), "bytes": bytes(4_000_000)}), 20)
+            for _ in range(3):
+                await b.write(await b.read())
+            for _ in range(3):
+                message = await a.read()
+                assert isinstance(message["x"], np.ndarray if deserialized else Serialized)
+                assert len(message["bytes"]) == 4_000_000
+            assert a._unsent == 0
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(a.write({"x": to_serialize(np.zeros(100_000_000, "u1"))}), 0.3)
+
+
+async def test_what_was_written_arrives_when_it_is_closed_at_once():
+    x = np.arange(2_000_000)
+    async with comm_pair() as (a, b):
+        await a.write({"x": to_serialize(x)})
+        closing = asyncio.ensure_future(a.close())
+        await asyncio.sleep(0.05)
+        np.testing.assert_array_equal((await b.read())["x"], x)
+        await closing
+        with pytest.raises(CommClosedError):
+            await b.read()
+
+
+async def test_a_write_that_nobody_reads_ends_with_its_peer():
+    async with comm_pair() as (a, b):
+        await a.write({"x": to_serialize(np.zeros(8_000_000, "u1"))})
+        b.abort()
+        await until(a.closed)
+        await until(lambda: a._unsent == 0)
+        with pytest.raises(CommClosedError):
+            await a.write("x")
+
+
 class _Truncated:
     def __reduce__(self):
         return _raise_eof, ()
@@ -211,7 +252,7 @@ async def test_cancel_of_a_read_is_the_original_one():
 
 async def test_cancel_of_a_write_is_the_original_one():
     async with comm_pair() as (a, b):
-        write = asyncio.ensure_future(a.write({"x": to_serialize(np.zeros(30_000_000, "u1"))}))
+        write = asyncio.ensure_future(a.write({"x": to_serialize(np.zeros(100_000_000, "u1"))}))
         await asyncio.sleep(0.2)
         assert not write.done()  # nobody reads
         write.cancel()
@@ -224,7 +265,7 @@ async def test_cancel_of_a_write_is_the_original_one():
 async def test_close_is_bounded_when_the_peer_does_not_read(monkeypatch):
     monkeypatch.setattr("hawser.dask._connector.close_timeout", lambda: 1.0)
     async with comm_pair() as (a, b):
-        write = asyncio.ensure_future(a.write({"x": to_serialize(np.zeros(30_000_000, "u1"))}))
+        write = asyncio.ensure_future(a.write({"x": to_serialize(np.zeros(100_000_000, "u1"))}))
         await asyncio.sleep(0.1)
         start = time.monotonic()
         await a.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import weakref
 from typing import Any, NoReturn
@@ -11,6 +12,7 @@ from distributed.comm.utils import from_frames, to_frames
 
 import hawser
 
+from ._config import write_ahead
 from ._pool import take
 
 log = logging.getLogger("hawser.dask")
@@ -37,6 +39,8 @@ class HawserComm(Comm):
         self._local_addr = prefix + info["local_address"]
         self._peer_addr = prefix + info["peer_address"]
         self._endpoint: hawser.Endpoint | None = endpoint
+        self._ahead = write_ahead()
+        self._unsent = 0  # bytes of messages that are not at the peer yet
         super().__init__(deserialize=deserialize)
         self._finalizer = weakref.finalize(self, _finalize, endpoint, repr(self))
         self._finalizer.atexit = False
@@ -88,8 +92,9 @@ class HawserComm(Comm):
             raise CommClosedError(f"in {self!r}: a message that ends too early") from e
 
     async def write(self, msg: Any, serializers: Any = None, on_error: str | None = "message") -> int:
-        """Send a message; gives its bytes. Small ones are on their way when it returns, large ones
-        are at the peer. Cancelling it aborts the connection."""
+        """Send a message; gives its bytes. It may return before the peer reads, as over tcp, while
+        what is on its way is not more than `distributed.comm.ucx.write-ahead`: what is written must
+        not be changed. Cancelling it aborts the connection."""
         if self._endpoint is None:
             raise CommClosedError(f"in {self!r}: write to a closed connection")
         frames = await to_frames(
@@ -107,15 +112,28 @@ class HawserComm(Comm):
         endpoint = self._endpoint
         if endpoint is None:
             raise CommClosedError(f"in {self!r}: closed while the message was serialized")
+        n = sum(f.nbytes if isinstance(f, memoryview) else len(f) for f in frames)
         try:
             sending = endpoint.send_multi(frames, 0, None, COALESCE)
-            await sending
+            if not sending.done():
+                self._unsent += n
+                sending.add_done_callback(functools.partial(self._sent, n))
+            if sending.done() or self._unsent > self._ahead:
+                await sending
         except hawser.HawserError as e:
             self._failed(e)
         except BaseException:
             self.abort()
             raise
-        return sum(f.nbytes if isinstance(f, memoryview) else len(f) for f in frames)
+        return n
+
+    def _sent(self, n: int, sending: Any) -> None:
+        """A message for which write() did not wait has ended."""
+        self._unsent -= n
+        if not sending.cancelled() and sending.exception() is not None and not self.closed():
+            # A message is missing, so nothing after it may arrive.
+            log.debug("a message could not be sent in %r", self, exc_info=sending.exception())
+            self.abort()
 
     async def close(self) -> None:
         """Send what is left, say goodbye and close; bounded by `distributed.comm.ucx.close-timeout`."""

@@ -49,6 +49,12 @@ def close_timeout() -> float:
     return _seconds("close-timeout") or 0.0
 
 
+def write_ahead() -> int:
+    """Bytes of a connection's messages for which writing does not wait at most."""
+    value = setting("write-ahead")
+    return 0 if value is None else int(parse_bytes(value))
+
+
 def pool_size() -> int:
     """Bytes of received memory that are kept for reuse at most."""
     value = setting("pool-size")
