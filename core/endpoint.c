@@ -111,6 +111,8 @@ void hws__endpoint_fail(struct hws__endpoint *ep, int32_t status, const char *fm
     ep->status = status;
     ep->open = false;
     HWS__COUNT(ep->worker, failures, 1);
+    /* A UCX worker that comes before its end has been told is for somebody else. */
+    hws__uworker_unrequest(ep);
     hws__endpoint_attend(ep);
 }
 

@@ -221,6 +221,26 @@ CASE(closed_listener_refuses_but_its_endpoints_live)
     t_pair_close(&pair);
 }
 
+/* What was ordered for a peer comes when the peer's end is not told yet. */
+CASE(listener_closed_while_workers_are_made_for_its_peers)
+{
+    enum { PEERS = 6 };
+    t_pair pair;
+    hws_id clients[PEERS];
+
+    t_pair_listen(&pair, NULL);
+    for (int i = 0; i < PEERS; i++) {
+        clients[i] = dial(&pair, "127.0.0.1", pair.port, 0, NULL);
+    }
+    UNTIL(&pair, listener_info(pair.listener).requests == PEERS);
+    CHECK_OK(hws_close(pair.listener));
+    t_sleep(100 * T_MS);
+    for (int i = 0; i < PEERS; i++) {
+        connected(&pair, clients[i]);
+    }
+    t_pair_close(&pair);
+}
+
 CASE(unresolvable_name)
 {
     t_pair pair;
