@@ -79,16 +79,22 @@ if [ ${#missing[@]} -gt 0 ]; then
     twice apt-get -qq install -y --no-install-recommends "${missing[@]}" >/dev/null
 fi
 
-# The stamp holds what the environment was made from; a change of either makes it anew.
-stamp=.venv/hawser-stamp
-wanted=$(cat scripts/requirements.txt; python3 -c 'import sys; print(sys.version, sys.base_prefix)')
-if [ ! -x .venv/bin/python ] || [ "$(cat $stamp 2>/dev/null)" != "$wanted" ] || ! .venv/bin/python -c '' 2>/dev/null; then
-    echo "setup: making .venv with $(grep -v '^#' scripts/requirements.txt | tr '\n' ' ')"
-    rm -f $stamp
-    python3 -m venv --clear .venv
-    twice .venv/bin/python -m pip install --quiet --disable-pip-version-check -r scripts/requirements.txt
-    echo "$wanted" >$stamp
-fi
+# environment FOLDER REQUIREMENTS: the stamp holds what it was made from; a change of either makes it anew.
+environment() {
+    local folder=$1 requirements=$2 stamp=$1/hawser-stamp wanted
+    wanted=$(cat "$requirements"; python3 -c 'import sys; print(sys.version, sys.base_prefix)')
+    if [ -x "$folder/bin/python" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && "$folder/bin/python" -c '' 2>/dev/null; then
+        return
+    fi
+    echo "setup: making $folder with $(grep -v '^#' "$requirements" | tr '\n' ' ')"
+    rm -f "$stamp"
+    python3 -m venv --clear "$folder"
+    twice "$folder/bin/python" -m pip install --quiet --disable-pip-version-check -r "$requirements"
+    echo "$wanted" >"$stamp"
+}
+environment .venv scripts/requirements.txt
+# The oldest distributed that hawser.dask works with (bindings/python/tests/dask/test_oldest.py).
+environment .venv-dask2022 scripts/requirements-dask2022.txt
 
 # Rust is not in want(): without it all but its binding is built and tested. What Cargo.lock names is fetched once.
 if cargo=$(bash scripts/cargo.sh 2>&1); then

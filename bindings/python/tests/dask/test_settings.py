@@ -9,9 +9,9 @@ import dask
 import jsonschema
 import pytest
 import yaml
-from distributed.comm import connect
+from distributed.comm import connect, listen
 
-from hawser.dask import _config
+from hawser.dask import _config, _usable, _workers
 
 OWNER = """
 import logging
@@ -39,7 +39,18 @@ def test_owner_can_be_none():
     assert out[0].startswith("distributed") and out[1] == "hawser.dask._backend"
 
 
-@pytest.mark.parametrize("order", ["import dask", "import hawser", "import hawser.dask", "import distributed.comm"])
+@pytest.mark.parametrize(
+    "order",
+    [
+        "import dask",
+        "import hawser",
+        "import hawser.dask",
+        "import distributed.comm",
+        "import distributed.comm.ucx",
+        "import distributed.deploy.local",
+        "import dask.sizeof",
+    ],
+)
 def test_order_of_imports_does_not_matter(order):
     assert run(order + OWNER)[0] == ["hawser.dask._backend"] * 2
 
@@ -117,6 +128,68 @@ async def test_unusable_settings_are_refused_at_once():
     with dask.config.set({"distributed.comm.ucx.environment": {"tls": "no_such_transport"}}):
         with pytest.raises(RuntimeError, match="no_such_transport"):
             await connect("ucx://127.0.0.1:1", timeout=30)
+
+
+REFUSED = {
+    "infiniband": ({"infiniband": True}, "transport rc cannot be used: this machine has no InfiniBand"),
+    "rdmacm": ({"rdmacm": True}, "rdmacm cannot be used: this machine has no InfiniBand"),
+    "environment": ({"environment": {"tls": "rc,tcp"}}, "transport rc cannot be used"),
+    "nvlink": ({"nvlink": True}, "create-cuda-context: there is no CUDA driver"),
+    "cuda-copy": ({"tcp": True, "cuda-copy": True}, "create-cuda-context: there is no CUDA driver"),
+    "create-cuda-context": ({"create-cuda-context": True}, "create-cuda-context: there is no CUDA driver"),
+    "net-devices": ({"net-devices": "mlx9_7:1"}, "device mlx9_7:1 cannot be used; this machine has .*lo"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_what_this_machine_does_not_have_is_refused_with_the_reason(name):
+    keys, why = REFUSED[name]
+    if ("CUDA" in why and _usable.no_cuda() is None) or ("InfiniBand" in why and _usable.no_infiniband() is None):
+        pytest.skip("this machine has what is to be missing")
+    with dask.config.set({f"distributed.comm.ucx.{key}": value for key, value in keys.items()}):
+        with pytest.raises(RuntimeError, match=why):
+            await connect("ucx://127.0.0.1:1", timeout=30)
+        with pytest.raises(RuntimeError, match=why):
+            await listen("ucx://127.0.0.1:0", print)
+
+
+async def test_what_the_environment_asks_for_is_only_said(monkeypatch, caplog):
+    if _usable.no_infiniband() is None:
+        pytest.skip("this machine has what is to be missing")
+    monkeypatch.setenv("UCX_TLS", "rc,tcp,self")
+    try:
+        async with listen("ucx://127.0.0.1:0", print) as listener:
+            assert listener.contact_address.startswith("ucx://127.0.0.1:")
+    finally:
+        _workers._close_all()
+    assert "transport rc cannot be used: this machine has no InfiniBand" in caplog.text
+
+
+FOUND = {("tcp", "eth0"), ("tcp", "lo"), ("posix", "memory"), ("rc_mlx5", "mlx5_0:1"), ("cuda_copy", "cuda")}
+
+
+@pytest.mark.parametrize(
+    "wanted, missing",
+    [
+        ("tcp,sm,self", ["self"]),
+        ("rc,tcp", []),
+        ("rc_x,ud", ["ud"]),
+        ("ib:aux,cuda", []),
+        ("cuda_ipc", ["cuda_ipc"]),
+        ("all", []),
+        ("^rc,ud", []),
+        ("", []),
+    ],
+)
+def test_missing_transports(wanted, missing):
+    assert _usable.missing_transports(wanted, FOUND) == missing
+
+
+@pytest.mark.parametrize(
+    "wanted, missing", [("eth0", []), ("mlx5_0", []), ("mlx5_0:1,ib0", ["ib0"]), ("all", []), ("^eth0", []), ("", [])]
+)
+def test_missing_devices(wanted, missing):
+    assert _usable.missing_devices(wanted, FOUND) == missing
 
 
 def test_key_file(tmp_path):

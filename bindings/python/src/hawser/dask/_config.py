@@ -13,6 +13,9 @@ import yaml
 from dask.utils import parse_bytes, parse_timedelta
 from distributed.system import MEMORY_LIMIT
 
+from ._nearest import nearest_devices
+from ._usable import check, create_cuda_context, no_infiniband
+
 log = logging.getLogger("hawser.dask")
 
 # The first one where a key is set wins.
@@ -87,6 +90,46 @@ def _transports() -> list[str]:
     return names
 
 
+def _net_devices() -> str:
+    devices = setting("net-devices")
+    if devices != "auto":
+        return devices or ""
+    cpus = os.sched_getaffinity(0)
+    devices = nearest_devices(visible=os.environ.get("CUDA_VISIBLE_DEVICES"), cpus=cpus)
+    log.info("net-devices: auto chose %s", devices or "no device: UCX takes what it finds")
+    return devices
+
+
+def prepare_cuda(config: Mapping[str, str]) -> None:
+    """Make a CUDA context, which UCX looks for when it starts, where one is wanted. Raises RuntimeError with the reason
+    where Dask's settings ask for it in vain; where only UCX_TLS names CUDA, that is said."""
+    own = os.environ.get("UCX_TLS", "")
+    if setting("create-cuda-context") or _names_cuda(config.get("TLS", "")):
+        create_cuda_context()
+    elif _names_cuda(own):
+        try:
+            create_cuda_context()
+        except RuntimeError as e:
+            log.warning("UCX_TLS=%s: %s", own, e)
+
+
+def _names_cuda(transports: str) -> bool:
+    return "cuda" in transports and not transports.startswith("^")
+
+
+def refuse_unusable(config: Mapping[str, str], description: str) -> None:
+    """Raises RuntimeError where Dask's settings ask for what UCX does not have, with the reason. What the process's
+    environment asks for is UCX's own matter, so that is only said."""
+    own = {key: os.environ[f"UCX_{key}"] for key in ("TLS", "NET_DEVICES") if f"UCX_{key}" in os.environ}
+    if problems := check(own, description):
+        log.warning("UCX's settings in the environment, %s: %s", own, "; ".join(problems))
+    problems = check(config, description)
+    if setting("rdmacm") and (why := no_infiniband()):
+        problems.append(f"rdmacm cannot be used: {why}")
+    if problems:
+        raise RuntimeError(f"UCX cannot be used with the settings {dict(config)}: {'; '.join(problems)}")
+
+
 def ucx_config(ipv6: bool = False) -> dict[str, str]:
     """UCX's settings: the process's environment wins, then the keys, then those of `environment`."""
     config: dict[str, str] = {}
@@ -95,8 +138,8 @@ def ucx_config(ipv6: bool = False) -> dict[str, str]:
     if transports := _transports():
         config["TLS"] = ",".join(transports)
         config["SOCKADDR_TLS_PRIORITY"] = "rdmacm" if setting("rdmacm") else "tcp"
-    if setting("net-devices"):
-        config["NET_DEVICES"] = setting("net-devices")
+    if devices := _net_devices():
+        config["NET_DEVICES"] = devices
     for name, value in (setting("environment") or {}).items():
         key = name.upper().replace("-", "_").removeprefix("UCX_")
         if key in config:

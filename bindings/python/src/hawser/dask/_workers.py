@@ -8,7 +8,8 @@ import threading
 import hawser
 from hawser import _worker
 
-from ._config import context_options, progress_mode
+from ._config import context_options, prepare_cuda, progress_mode, refuse_unusable
+from ._usable import missing_transports, reason
 
 _lock = threading.Lock()
 _workers: dict[tuple[asyncio.AbstractEventLoop, bool], hawser.Worker] = {}
@@ -35,11 +36,19 @@ def _open_context(ipv6: bool) -> hawser.Context:
     context = _contexts.get(ipv6)
     if context is None or context.closed:
         options = context_options(ipv6)
+        prepare_cuda(options["config"])
         try:
-            context = _contexts[ipv6] = hawser.Context(**options)
+            context = hawser.Context(**options)
         except hawser.HawserError as e:
             # Not an OSError: Dask would try again and again.
-            raise RuntimeError(f"UCX cannot be used with the settings {options['config']}: {e}") from e
+            why = [str(e)] + [reason(name) for name in missing_transports(options["config"].get("TLS", ""), set())]
+            raise RuntimeError(f"UCX cannot be used with the settings {options['config']}: {'; '.join(why)}") from e
+        try:
+            refuse_unusable(options["config"], context.info())
+        except RuntimeError:
+            context.close()
+            raise
+        _contexts[ipv6] = context
     return context
 
 

@@ -1,0 +1,188 @@
+# TIMEOUT: 300
+"""What clusters over ucx:// survive: killed and stopped processes, cancelled fetches, strangers on the port."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import CancelledError
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from dask_support import comm_pair, until
+from distributed import Client, LocalCluster, wait
+from distributed.comm import connect, listen
+from distributed.protocol import to_serialize
+
+from hawser.dask import _workers
+
+pytestmark = [pytest.mark.filterwarnings("default")]
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    _workers._close_all()
+
+
+def cluster(n=3, **options):
+    return LocalCluster(protocol="ucx", n_workers=n, threads_per_worker=1, dashboard_address=None, **options)
+
+
+def test_a_worker_killed_during_a_p2p_shuffle():
+    """Every block goes from everybody to everybody; the shuffle starts again without the worker."""
+    with cluster() as c, Client(c) as client:
+        x = np.random.default_rng(0).random((1200, 1200))
+        y = da.from_array(x, chunks=(100, 1200)).map_blocks(slow).rechunk((1200, 100), method="p2p")
+        future = client.compute((y + 1).sum())
+        pids = client.run(os.getpid)
+        time.sleep(1)
+        os.kill(next(iter(pids.values())), signal.SIGKILL)
+        assert future.result(timeout=120) == pytest.approx(x.sum() + x.size)
+
+
+def slow(block):
+    time.sleep(0.1)
+    return block
+
+
+def test_a_stopped_worker_is_given_up_and_may_come_back():
+    with dask.config.set({"distributed.scheduler.worker-ttl": "4s"}):
+        with cluster(2) as c, Client(c) as client:
+            pids = client.run(os.getpid)
+            address, pid = next(iter(pids.items()))
+            kept = client.submit(np.arange, 1_000_000, workers=[address], allow_other_workers=True)
+            wait(kept)
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                # Its data is made again elsewhere, once the scheduler has given it up.
+                assert client.submit(lambda x: int(x.sum()), kept).result(timeout=90) == 499999500000
+            finally:
+                # Its nanny may have replaced it meanwhile.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+            assert client.submit(sum, [1, 2, 3], pure=False).result(timeout=60) == 6
+
+
+def test_a_killed_scheduler_ends_its_clients_calls_and_workers(tmp_path):
+    file = tmp_path / "scheduler.json"
+    module = "distributed.cli.dask_"
+    command = [sys.executable, "-m", f"{module}scheduler", "--protocol", "ucx", "--port", "0", "--no-dashboard"]
+    scheduler = subprocess.Popen([*command, "--scheduler-file", file])
+    worker = None
+    try:
+        command = [sys.executable, "-m", f"{module}worker", "--no-dashboard", "--nthreads", "1", "--no-nanny"]
+        worker = subprocess.Popen([*command, "--scheduler-file", file, "--death-timeout", "10"])
+        with dask.config.set({"distributed.comm.timeouts.connect": "3s"}):
+            with Client(scheduler_file=str(file), timeout=60) as client:
+                client.wait_for_workers(1, timeout=60)
+                future = client.submit(time.sleep, 600)
+                scheduler.kill()
+                scheduler.wait(30)
+                started = time.monotonic()
+                with pytest.raises((OSError, CancelledError)):
+                    future.result(timeout=60)
+                assert time.monotonic() - started < 55
+        worker.wait(60)
+    finally:
+        for process in (scheduler, worker):
+            if process is not None and process.poll() is None:
+                process.kill()
+                process.wait(30)
+
+
+def fds():
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def test_cancelled_fetches_leak_nothing():
+    x = np.zeros(30_000_000, "u1")
+
+    async def serve(comm):
+        with contextlib.suppress(OSError):
+            while True:
+                await comm.read()
+                await comm.write({"x": to_serialize(x)})
+
+    async def fetch():
+        comm = await connect(address)
+        try:
+            await comm.write("get")
+            return await comm.read()
+        finally:
+            comm.abort()
+
+    async with listen("ucx://127.0.0.1:0", serve) as listener:
+        address = listener.contact_address
+        await fetch()
+        before, threads = None, None
+        for i in range(30):
+            task = asyncio.ensure_future(fetch())
+            await asyncio.sleep(0.002 * (i % 15))
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            if i == 9:
+                await asyncio.sleep(0.5)
+                before, threads = fds(), threading.active_count()
+        assert (await fetch())["x"].nbytes == x.nbytes
+        await until(lambda: fds() <= before + 8, 20)
+        assert threading.active_count() <= threads
+
+
+GARBAGE = {
+    "nothing": b"",
+    "http": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "zeros": bytes(4096),
+    "ones": b"\xff" * 4096,
+    "random": np.random.default_rng(7).bytes(65536),
+    "tls": bytes.fromhex("16030100c8010000c40303") + bytes(200),
+    "tcp comm": (1).to_bytes(8, "little") + (40).to_bytes(8, "little") + bytes(40),
+}
+
+
+async def test_strangers_on_the_port(caplog):
+    """They are refused, said once each at most, and peers come and talk as before."""
+    caplog.set_level(logging.WARNING)
+    async with comm_pair() as (a, b):
+
+        async def echo(comm):
+            with contextlib.suppress(OSError):
+                while True:
+                    await comm.write(await comm.read())
+
+        async with listen("ucx://127.0.0.1:0", echo) as listener:
+            address = listener.contact_address
+            host, port = address.removeprefix("ucx://").split(":")
+            strangers = []
+            for data in GARBAGE.values():
+                for _ in range(3):
+                    s = socket.create_connection((host, int(port)), 5)
+                    s.setblocking(False)
+                    with contextlib.suppress(OSError):
+                        s.send(data)
+                    strangers.append(s)
+                comm = await connect(address)
+                await comm.write("x")
+                assert await comm.read() == "x"
+                await comm.close()
+            for s in strangers:
+                s.close()
+            await a.write("still here")
+            assert await b.read() == "still here"
+    assert len(caplog.records) <= len(strangers)
+
+
+def test_a_tcp_client_of_dask_does_no_harm():
+    with cluster(1) as c, Client(c) as client:
+        with pytest.raises(OSError):
+            Client(c.scheduler_address.replace("ucx", "tcp"), timeout=3)
+        assert client.submit(sum, [1, 2]).result(timeout=60) == 3
