@@ -8,6 +8,8 @@ are imported (see _hawser_dask), if `distributed.comm.ucx.owner` says so: "auto"
 unless distributed-ucxx is installed, "hawser" takes it from everybody, "none" leaves it alone.
 """
 
+from typing import Any
+
 # First: the hook may want this package while that is being imported.
 import distributed.comm as _  # noqa: F401
 
@@ -15,11 +17,22 @@ from ._backend import HawserBackend, UCXBackend
 from ._comm import HawserComm
 from ._config import load_defaults
 from ._connector import HawserConnector
+from ._initialize import initialize
 from ._listener import HawserListener
 from ._owner import claim_ucx
 
 load_defaults()
 claim_ucx()
+
+
+def __getattr__(name: str) -> Any:
+    """bandwidths() needs all of distributed, which is still being imported when this is."""
+    if name == "bandwidths":
+        from ._transfers import bandwidths
+
+        return bandwidths
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "HawserBackend",
@@ -27,5 +40,7 @@ __all__ = [
     "HawserConnector",
     "HawserListener",
     "UCXBackend",
+    "bandwidths",
     "claim_ucx",
+    "initialize",
 ]

@@ -54,6 +54,12 @@ class HawserComm(Comm):
         return self._peer_addr
 
     @property
+    def transport(self) -> str:
+        """UCX's names of what the data travels on, as "posix/memory"; empty when it is closed."""
+        endpoint = self._endpoint
+        return "" if endpoint is None or not endpoint.connected else str(endpoint.info()["lanes"])
+
+    @property
     def extra_info(self) -> dict[str, Any]:
         return {}
 
