@@ -125,7 +125,9 @@ def main():
     with dask.config.set(memory):
         try:
             for protocol in PROTOCOLS:
-                clusters.append(LocalCluster(2, threads_per_worker=1, protocol=protocol, dashboard_address=None))
+                clusters.append(
+                    LocalCluster(n_workers=2, threads_per_worker=1, protocol=protocol, dashboard_address=None)
+                )
                 clients[protocol] = Client(clusters[-1], set_as_default=False)
             if "rpc" in cases:
                 report("rpc 1 kB", rpc(clients, args.rounds))

@@ -22,7 +22,10 @@ def closed():
 
 @pytest.mark.parametrize("protocol", ["ucx", "tcp"])
 def test_bandwidths_of_a_cluster(protocol):
-    with LocalCluster(2, protocol=protocol, threads_per_worker=1, dashboard_address=None) as c, Client(c) as client:
+    with (
+        LocalCluster(n_workers=2, protocol=protocol, threads_per_worker=1, dashboard_address=None) as c,
+        Client(c) as client,
+    ):
         client.wait_for_workers(2, timeout=60)
         assert len(hawser.dask.bandwidths(client)) == 0
         a, b = client.scheduler_info()["workers"]

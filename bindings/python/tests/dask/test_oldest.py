@@ -32,7 +32,8 @@ from distributed import Client, LocalCluster
 if __name__ == "__main__":
     assert distributed.__version__ == "2022.12.1"
     for processes in (True, False):
-        with LocalCluster(2, protocol="ucx", processes=processes, threads_per_worker=1, dashboard_address=None) as c:
+        options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+        with LocalCluster(protocol="ucx", processes=processes, **options) as c:
             with Client(c) as client:
                 client.wait_for_workers(2)
                 a, b = client.scheduler_info()["workers"]
