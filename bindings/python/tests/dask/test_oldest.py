@@ -1,4 +1,4 @@
-# TIMEOUT: 180
+# TIMEOUT: 300
 """The oldest distributed that is supported, in an environment of its own: .venv-dask2022, made by scripts/setup.sh."""
 
 import os
