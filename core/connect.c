@@ -189,7 +189,9 @@ void hws__dial_address(struct hws__endpoint *ep, struct hws__uworker *u, const v
     }
     ep->phase = HWS__PHASE_HELLO;
     ep->send_flags = UCP_AM_SEND_FLAG_REPLY;
-    if (ep->raw) {
+    if (ep->lazy) {
+        hws__endpoint_opened(ep);
+    } else if (ep->raw) {
         raw_start(ep);
     } else if (!ep->server) {
         hws__hello_start(ep);

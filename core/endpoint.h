@@ -32,6 +32,7 @@ struct hws__endpoint {
     uint32_t send_flags; /* UCP_AM_SEND_FLAG_REPLY if the peer's UCX worker is shared */
     bool open;           /* sends are possible */
     bool raw;
+    bool lazy;        /* raw: open without an answer of the peer */
     bool peer_closed; /* the peer said goodbye */
     bool failed;
     bool told;    /* DISCONNECTED was delivered, or must not be */

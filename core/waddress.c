@@ -208,6 +208,10 @@ static int32_t read_address(struct hws__endpoint *ep, const void *address, uint6
     memcpy(ep->worker_address, b.address, b.address_length);
     ep->address_kind = kind_of(b.flags);
     ep->raw = ep->address_kind != HWS__ADDRESSED_HELLO;
+    ep->lazy = flags & HWS_ENDPOINT_LAZY;
+    if (ep->lazy && !ep->raw) {
+        return hws__fail(HWS_E_INVALID, ep->worker->obj.id, "this address has a hello to wait for");
+    }
     return HWS_OK;
 }
 
@@ -230,7 +234,7 @@ int32_t hws_connect_address(hws_id worker, const void *address, uint64_t length,
         (r = hws__options(&checked, sizeof checked, opts, "operation")) < 0) {
         return r < 0 ? r : hws__fail(HWS_E_INVALID, worker, "out is null");
     }
-    if (o.flags & ~(uint32_t)HWS_ENDPOINT_RAW || o.local_address != NULL) {
+    if (o.flags & ~(uint32_t)(HWS_ENDPOINT_RAW | HWS_ENDPOINT_LAZY) || o.local_address != NULL) {
         return hws__fail(HWS_E_INVALID, worker, "flags %#x, or a local address", o.flags);
     }
     if ((ep = hws__endpoint_new(w)) == NULL) {

@@ -549,6 +549,7 @@ HWS_API int32_t hws_listener_query(hws_id listener, hws_listener_info *out);
 /** hws_endpoint_opts.flags */
 #define HWS_ENDPOINT_RAW 1      /* the peer is a plain UCX program: no hello */
 #define HWS_ENDPOINT_TCP_ONLY 2 /* do not use shared memory with this peer */
+#define HWS_ENDPOINT_LAZY 4     /* plain worker address: open before the peer answers */
 
 typedef struct hws_endpoint_opts {
     uint32_t struct_size;
@@ -1433,7 +1434,9 @@ HWS_API int32_t hws_worker_address(hws_id worker, uint32_t flags, void *address,
  * Connect to a worker by its address, or by a blob that holds one.
  * @param address        of any kind; plain UCX bytes need HWS_ENDPOINT_RAW
  * @param length         bytes
- * @param endpoint_opts  nullable; flags 0 or HWS_ENDPOINT_RAW
+ * @param endpoint_opts  nullable; flags HWS_ENDPOINT_RAW, HWS_ENDPOINT_LAZY. With the latter, for a
+ *                       plain address, the endpoint is open at once: UCX keeps what is posted until
+ *                       the peer makes progress, and a failure comes as HWS_EVENT_DISCONNECTED
  * @param[out] out       the endpoint
  * @param[out] op        the operation: HWS_EVENT_CONNECT; nullable if opts names a sink
  * @return 0, HWS_E_INVALID (not an address, or a damaged one), HWS_E_PEER_VERSION; final status as

@@ -109,6 +109,36 @@ CASE(unsafe_shared_memory)
     plain(HWS_ADDRESS_UNSAFE_SHARED_MEMORY, 0);
 }
 
+/* Open before the peer has made any progress; what was sent meanwhile arrives once it does. */
+CASE(lazy)
+{
+    t_pair pair;
+    bytes b, hello;
+    hws_id endpoint = 0, op = 0, send = 0, recv = 0;
+    hws_endpoint_opts opts = {.struct_size = sizeof(opts), .flags = HWS_ENDPOINT_LAZY};
+    char out[8] = "earlier", in[8];
+
+    t_pair_listen(&pair, NULL);
+    b = address_of(pair.worker[1], 0);
+    hello = address_of(pair.worker[1], HWS_ADDRESS_HELLO);
+    CHECK_CODE(
+        hws_connect_address(pair.worker[0], hello.data, hello.length, &opts, NULL, &endpoint, &op),
+        HWS_E_INVALID);
+    CHECK_OK(hws_connect_address(pair.worker[0], b.data, b.length, &opts, NULL, &endpoint, &op));
+    for (uint64_t since = t_now(); t_endpoint_info(endpoint).state != HWS_STATE_OPEN;) {
+        CHECK(hws_worker_progress(pair.worker[0]) >= 0);
+        t_check_patience(__FILE__, __LINE__, since, "open before the peer answers");
+    }
+    CHECK_EQ(t_endpoint_info(endpoint).state, HWS_STATE_OPEN);
+    WAIT_OK(&pair, op);
+    CHECK_OK(hws_tag_send(endpoint, out, 8, 7, NULL, &send));
+    CHECK_OK(hws_tag_recv(pair.worker[1], in, 8, 7, ALL, NULL, &recv));
+    WAIT_OK(&pair, recv);
+    WAIT_OK(&pair, send);
+    CHECK_STR(in, out);
+    t_pair_close(&pair);
+}
+
 /* Receives of an endpoint end with it, those of the worker stay. */
 CASE(plain_receives_end)
 {

@@ -433,6 +433,7 @@ M.constants = {
     LISTENER_RAW = 2,
     ENDPOINT_RAW = 1,
     ENDPOINT_TCP_ONLY = 2,
+    ENDPOINT_LAZY = 4,
     TRANSPORT_SHM = 1,
     TRANSPORT_TCP = 2,
     TRANSPORT_RDMA = 4,

@@ -308,6 +308,31 @@ def dying(port, error_handling):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("what", ["recv", "am_recv", "recv by tag"])
+async def test_peer_dies_while_we_wait(what):
+    met = asyncio.get_running_loop().create_future()
+
+    async def server(ep):
+        message = bytearray(10)
+        await ep.recv(message)
+        calls = {
+            "recv": lambda: ep.recv(message),
+            "am_recv": lambda: ep.am_recv(),
+            "recv by tag": lambda: ep.recv(message, tag=3, force_tag=True),
+        }
+        waiting = asyncio.ensure_future(calls[what]())
+        await ep.send(message)
+        met.set_result(waiting)
+
+    listener = ucp.create_listener(server)
+    process = mp.Process(target=dying, args=(listener.port, True))
+    process.start()
+    with pytest.raises(ucp.exceptions.UCXCanceled):
+        await asyncio.wait_for(await met, 30)
+    process.join()
+    listener.close()
+
+
 @pytest.mark.parametrize("error_handling", [True, False])
 async def test_peer_dies(error_handling, caplog):
     met = asyncio.get_running_loop().create_future()

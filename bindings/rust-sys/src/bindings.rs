@@ -148,6 +148,8 @@ pub const HWS_LISTENER_RAW: u32 = 2;
 pub const HWS_ENDPOINT_RAW: u32 = 1;
 /// do not use shared memory with this peer
 pub const HWS_ENDPOINT_TCP_ONLY: u32 = 2;
+/// plain worker address: open before the peer answers
+pub const HWS_ENDPOINT_LAZY: u32 = 4;
 pub const HWS_TRANSPORT_SHM: u32 = 1;
 pub const HWS_TRANSPORT_TCP: u32 = 2;
 pub const HWS_TRANSPORT_RDMA: u32 = 4;

@@ -130,6 +130,7 @@ class EndpointFlag(IntFlag):
 
     RAW = 1  # the peer is a plain UCX program: no hello
     TCP_ONLY = 2  # do not use shared memory with this peer
+    LAZY = 4  # plain worker address: open before the peer answers
 
 
 class Transport(IntFlag):

@@ -21,7 +21,7 @@ from hawser._endpoint import connect as _connect
 from . import comm
 from ._libs import ucx_api
 from ._libs.arr import Array
-from ._libs.exceptions import ErrorCode, HawserError, check_short, translate
+from ._libs.exceptions import ErrorCode, HawserError, check_short, translate, translate_receive
 from ._libs.utils import nvtx_annotate
 from .continuous_ucx_progress import BlockingMode, NonBlockingMode
 from .exceptions import UCXCanceled, UCXCloseError, UCXError
@@ -180,6 +180,7 @@ class ApplicationContext:
         self.progress_tasks: list[Any] = []
         self.context = ucx_api.UCXContext(config_dict)
         self.worker = ucx_api.UCXWorker(self.context)
+        self.worker._loop_cancels = True
         if blocking_progress_mode is None:
             blocking_progress_mode = "UCXPY_NON_BLOCKING_MODE" not in os.environ
         self.blocking_progress_mode = blocking_progress_mode
@@ -351,6 +352,7 @@ class Endpoint:
         self._shutting_down_peer = False
         self._close_after_n_recv: int | None = None
         self._aborted = False
+        self._told = False
 
     @property
     def uid(self) -> int:
@@ -428,15 +430,25 @@ class Endpoint:
             nbytes = "?"
         return f"[{what} #{count:03d}] ep: {hex(self._uid)}, tag: {hex(tag)}, nbytes: {nbytes}, type: {type(buffer)}"
 
-    def _check_open(self) -> Any:
+    def _check_open(self, receiving: str = "") -> Any:
+        """Raise what ended it. What ends it between two calls cancels the next receive, as in UCX-Py,
+        which learns of it only while that waits."""
         ep = self._ep
         if ep is None:
             raise UCXCloseError("Endpoint closed")
+        if receiving and not self._told and not ep.is_alive():
+            self._told = True
+            raise UCXCanceled(receiving)
         if self._hawser._error is not None or self._hawser._state != "open":
             ep.raise_on_error()
             if self.closed():
                 raise UCXCloseError("Endpoint closed")
         return ep
+
+    def _look(self) -> None:
+        """Nobody introduced us to a peer by address: see whether it is still there."""
+        if self._ep is not None and self._tags is None:
+            self._ep.worker.progress()
 
     def _bad_memory(self, buffer: Any, writable: bool) -> Exception:
         """Why a buffer was refused, in UCX-Py's words."""
@@ -456,7 +468,8 @@ class Endpoint:
         is. Raises UCXCloseError, UCXConnectionReset, UCXError.
         """
         hawser = self._hawser
-        if hawser._error is not None or self._ep is None:
+        if hawser._error is not None or self._ep is None or self._tags is None:
+            self._look()
             self._check_open()
         wire = self._msg_send if tag is None and not force_tag and self._tags else self._tag(tag, force_tag, 0)
         if type(buffer) is Array:
@@ -487,7 +500,7 @@ class Endpoint:
         if type(buffer) is Array:
             buffer = buffer.source
         if self._ep is None or (hawser._error is not None and hawser.probe(wire) is None):
-            self._check_open()
+            self._check_open(f"<{self._describe('Recv', self._recv_count, wire, buffer)}>: Request canceled")
         count = self._recv_count
         self._recv_count += 1
         try:
@@ -496,7 +509,7 @@ class Endpoint:
             else:
                 got = await hawser._recv(buffer, wire)
         except HawserError as e:
-            raise translate(e, self._describe("Recv", count, wire, buffer)) from e
+            raise translate_receive(e, self._describe("Recv", count, wire, buffer)) from e
         except BufferError as e:
             raise self._bad_memory(buffer, True) from e
         if got != (len(buffer) if type(buffer) in (bytearray, bytes) else _core.memory(buffer)[1]):
@@ -542,8 +555,9 @@ class Endpoint:
 
     async def am_send(self, buffer: Any) -> bool | None:
         """Send a buffer that the receiver allocates."""
-        if self._ep is None or self.closed():
-            raise UCXCloseError("Endpoint closed")
+        if self._tags is None:
+            self._look()
+        self._check_open()
         buffer = _is_array(buffer)
         header = b"\1\0\0\0" if hasattr(buffer, "__cuda_array_interface__") else b"\0\0\0\0"
         self._send_count += 1
@@ -559,7 +573,7 @@ class Endpoint:
     async def am_recv(self) -> Any:
         """The next active message, in memory of the registered allocator."""
         if self._ep is None or not self._ep.am_probe():
-            self._check_open()
+            self._check_open("While waiting for am_recv the endpoint was closed")
         self._recv_count += 1
         received = await comm.am_recv(self._ep)
         self._finished_recv_count += 1
@@ -692,7 +706,9 @@ def get_config() -> dict[str, str]:
 
 def progress() -> None:
     """Make progress until nothing is left to do."""
-    _get_ctx().worker.progress()
+    worker = _get_ctx().worker
+    worker.progress()
+    worker.cancel_inflight_messages()
 
 
 def continuous_ucx_progress(event_loop: asyncio.AbstractEventLoop | None = None) -> None:

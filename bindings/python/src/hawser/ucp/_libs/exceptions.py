@@ -73,6 +73,13 @@ def translate(error: HawserError, name: str = "") -> UCXBaseException:
     return result
 
 
+def translate_receive(error: HawserError, name: str) -> UCXBaseException:
+    """As translate(), for a receive that waited: UCX-Py cancels what waits for a peer that fails."""
+    if error.code in (ErrorCode.CONNECTION_RESET, ErrorCode.KEEPALIVE):
+        return UCXCanceled(f"<{name}>: Request canceled")
+    return translate(error, name)
+
+
 def check_short(name: str, got: int, expected: int) -> None:
     """In UCX-Py a message that is shorter than the buffer is an error."""
     if got != expected:
@@ -106,4 +113,5 @@ __all__ = [
     "check_short",
     "log_errors",
     "translate",
+    "translate_receive",
 ]

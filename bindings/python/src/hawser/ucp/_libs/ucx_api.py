@@ -6,6 +6,7 @@ done already, else a UCXRequest. Callbacks run inside UCXWorker.progress(); what
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import contextlib
 import enum
@@ -27,17 +28,22 @@ from hawser._worker import Worker as _Worker
 
 from . import config as _config
 from .arr import Array, asarray
-from .exceptions import (
+from .exceptions import (  # noqa: F401 (programs find UCX-Py's exceptions here too)
     ErrorCode,
     HawserError,
+    UCXBaseException,
     UCXCanceled,
+    UCXCloseError,
+    UCXConfigError,
     UCXConnectionReset,
     UCXError,
     UCXMsgTruncated,
+    UCXNotConnected,
+    UCXUnreachable,
     log_errors,
     translate,
 )
-from .utils import nvtx_annotate
+from .utils import get_address, nvtx_annotate  # noqa: F401
 
 logger = logging.getLogger("ucx")
 
@@ -191,6 +197,8 @@ class UCXWorker(UCXObject):
         context.add_child(self)
         self._allocators: dict[AllocatorType, Callable[[int], Any]] = {AllocatorType.HOST: bytearray}
         self._to_cancel: list[Any] = []
+        # The asyncio layer has its loop cancel; users of this module call cancel_inflight_messages().
+        self._loop_cancels = False
         self._peers: dict[int, _Endpoint] = {}
         if Feature.AM in context._features:
             self._worker.am_handler(_AM_ID, _am_arrived, defer=True)
@@ -258,6 +266,13 @@ class UCXWorker(UCXObject):
         for cancel in scheduled:
             count += cancel()
         return count
+
+    def _cancel_later(self, *cancels: Callable[[], int]) -> None:
+        """Not at once: we are in the midst of progress."""
+        self._to_cancel += cancels
+        if self._loop_cancels and self._to_cancel:
+            with contextlib.suppress(RuntimeError):
+                asyncio.get_running_loop().call_soon(self.cancel_inflight_messages)
 
     def _finalize(self) -> None:
         self.cancel_inflight_messages()
@@ -493,7 +508,7 @@ class UCXEndpoint(UCXObject):
         """Connect to a worker; nothing is exchanged with it first."""
         assert worker.initialized
         id, operation = _posted(
-            lambda: _core.connect_address(worker._worker, bytes(address), 0, _PLAIN_CLOSE_NS, 0),
+            lambda: _core.connect_address(worker._worker, bytes(address), c.EndpointFlag.LAZY, _PLAIN_CLOSE_NS, 0),
             "ucp_ep_create",
         )
         endpoint = _Endpoint(worker._worker, id)
@@ -503,7 +518,8 @@ class UCXEndpoint(UCXObject):
             operation.result()
         except HawserError as e:
             endpoint.abort()
-            raise translate(e, "ucp_ep_create") from e
+            # Making an endpoint fails with UCXError; the finer classes are those of operations.
+            raise UCXError(str(translate(e, "ucp_ep_create"))) from e
         return cls(worker, endpoint, endpoint_error_handling)
 
     def unpack_rkey(self, rkey: PackedRemoteKey) -> UCXRkey:
@@ -597,7 +613,7 @@ class UCXEndpoint(UCXObject):
         self._am_waiting.append((func, args, kwargs))
         self._am_deliver()
         if self._am_waiting and not self.is_alive():
-            self.worker._to_cancel.append(self._cancel_am)
+            self.worker._cancel_later(self._cancel_am)
 
     def _cancel_am(self) -> int:
         waiting, self._am_waiting = self._am_waiting, collections.deque()
@@ -614,9 +630,8 @@ class UCXEndpoint(UCXObject):
     # ---- Closing ----
 
     def _schedule_cancel(self) -> None:
-        self.worker._to_cancel += [call.cancel_request for call in self._inflight]
-        if self._am_waiting:
-            self.worker._to_cancel.append(self._cancel_am)
+        waiting = [self._cancel_am] if self._am_waiting else []
+        self.worker._cancel_later(*(call.cancel_request for call in self._inflight), *waiting)
 
     def close(self) -> None:
         """Complete what was sent and close, making progress meanwhile, at most a few seconds."""
