@@ -1,31 +1,126 @@
 /* Worker addresses. */
 #include "ext.h"
+#include <stdlib.h>
+
+/* What a call says that fills room of the caller's: first how much, then the bytes. */
+struct packing {
+    hws_id worker;
+    uint32_t flags, count;
+    const hws_blob_item *items; /* null: an address */
+};
+
+static int32_t pack_into(const struct packing *p, void *to, uint64_t size, uint64_t *needed)
+{
+    return p->items == NULL
+               ? hws_worker_address(p->worker, p->flags, to, size, needed)
+               : hws_blob_pack(p->worker, p->flags, p->items, p->count, to, size, needed);
+}
+
+static PyObject *packed(const struct packing *p)
+{
+    uint64_t needed = 0;
+    PyObject *bytes;
+    int32_t r;
+
+    UNLOCKED(r = pack_into(p, NULL, 0, &needed));
+    if (r < 0 && r != HWS_E_TOO_BIG) {
+        return raise_last(r);
+    }
+    if ((bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)needed)) == NULL) {
+        return NULL;
+    }
+    if ((r = pack_into(p, PyBytes_AsString(bytes), needed, &needed)) < 0) {
+        Py_DECREF(bytes);
+        return raise_last(r);
+    }
+    return bytes;
+}
 
 /** worker_address(worker, flags) -> bytes */
 static PyObject *worker_address(PyObject *self, PyObject *args)
 {
+    struct packing p = {.items = NULL};
     unsigned long long worker;
-    uint64_t needed = 0;
-    PyObject *address;
-    unsigned flags;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "KI:worker_address", &worker, &p.flags)) {
+        return NULL;
+    }
+    p.worker = worker;
+    return packed(&p);
+}
+
+/** blob_pack(worker, flags, ((key, bytes), ...)) -> bytes */
+static PyObject *blob_pack(PyObject *self, PyObject *args)
+{
+    unsigned long long worker, key;
+    struct packing p = {.count = 0};
+    hws_blob_item *items;
+    PyObject *pairs, *blob;
+    Py_ssize_t n, length;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "KIO:blob_pack", &worker, &p.flags, &pairs) ||
+        (n = PyTuple_Size(pairs)) < 0) {
+        return NULL;
+    }
+    if ((items = calloc((size_t)n + 1, sizeof *items)) == NULL) {
+        return PyErr_NoMemory();
+    }
+    p.worker = worker;
+    p.items = items;
+    for (p.count = 0; p.count < (uint32_t)n; p.count++) {
+        const char *data;
+
+        if (!PyArg_ParseTuple(PyTuple_GetItem(pairs, (Py_ssize_t)p.count), "Ky#:item", &key, &data,
+                              &length)) {
+            free(items);
+            return NULL;
+        }
+        items[p.count] = (hws_blob_item){key, data, (uint64_t)length};
+    }
+    blob = packed(&p);
+    free(items);
+    return blob;
+}
+
+/** address_query(bytes) -> (flags, ucx_major, ucx_minor, items, worker, text) */
+static PyObject *address_query(PyObject *self, PyObject *args)
+{
+    hws_address_info info = {.struct_size = sizeof info};
+    const char *address;
+    Py_ssize_t length;
     int32_t r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "KI:worker_address", &worker, &flags)) {
+    if (!PyArg_ParseTuple(args, "y#:address_query", &address, &length)) {
         return NULL;
     }
-    UNLOCKED(r = hws_worker_address(worker, flags, NULL, 0, &needed));
-    if (r < 0 && r != HWS_E_TOO_BIG) {
+    if ((r = hws_address_query(address, (uint64_t)length, &info)) < 0) {
         return raise_last(r);
     }
-    if ((address = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)needed)) == NULL) {
+    return Py_BuildValue("IIIIKs", info.flags, info.ucx_major, info.ucx_minor, info.items,
+                         (unsigned long long)info.worker, info.text);
+}
+
+/** blob_item(bytes, index) -> (key, bytes) */
+static PyObject *blob_item(PyObject *self, PyObject *args)
+{
+    hws_blob_item item;
+    const char *blob;
+    Py_ssize_t length;
+    unsigned index;
+    int32_t r;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y#I:blob_item", &blob, &length, &index)) {
         return NULL;
     }
-    if ((r = hws_worker_address(worker, flags, PyBytes_AsString(address), needed, &needed)) < 0) {
-        Py_DECREF(address);
+    if ((r = hws_blob_item_get(blob, (uint64_t)length, index, &item)) < 0) {
         return raise_last(r);
     }
-    return address;
+    return Py_BuildValue("Ky#", (unsigned long long)item.key, (const char *)item.data,
+                         (Py_ssize_t)item.length);
 }
 
 /** connect_address(worker, address, flags, close_timeout_ns, timeout_ns) -> (id, op) */
@@ -61,4 +156,7 @@ static PyObject *connect_address(PyObject *self, PyObject *args)
 
 PyMethodDef address_functions[] = {{"worker_address", worker_address, METH_VARARGS, NULL},
                                    {"connect_address", connect_address, METH_VARARGS, NULL},
+                                   {"blob_pack", blob_pack, METH_VARARGS, NULL},
+                                   {"blob_item", blob_item, METH_VARARGS, NULL},
+                                   {"address_query", address_query, METH_VARARGS, NULL},
                                    {NULL, NULL, 0, NULL}};

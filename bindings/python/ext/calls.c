@@ -8,7 +8,7 @@ static PyObject *checked(int32_t r)
     return r < 0 ? raise_last(r) : PyLong_FromLong(r);
 }
 
-static PyObject *result_id(int32_t r, hws_id id)
+PyObject *result_id(int32_t r, hws_id id)
 {
     return r < 0 ? raise_last(r) : PyLong_FromUnsignedLongLong(id);
 }

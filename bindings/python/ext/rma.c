@@ -2,11 +2,6 @@
 #include "ext.h"
 #include <stdlib.h>
 
-static PyObject *id_or_error(int32_t r, hws_id id)
-{
-    return r < 0 ? raise_last(r) : PyLong_FromUnsignedLongLong(id);
-}
-
 /** mem_register(context, address, length, kind) */
 static PyObject *mem_register(PyObject *self, PyObject *args)
 {
@@ -20,7 +15,7 @@ static PyObject *mem_register(PyObject *self, PyObject *args)
         return NULL;
     }
     UNLOCKED(r = hws_mem_register(context, (void *)(uintptr_t)address, length, &o, &id));
-    return id_or_error(r, id);
+    return result_id(r, id);
 }
 
 /** mem_alloc(context, length) */
@@ -35,7 +30,7 @@ static PyObject *mem_alloc(PyObject *self, PyObject *args)
         return NULL;
     }
     UNLOCKED(r = hws_mem_alloc(context, length, NULL, &id));
-    return id_or_error(r, id);
+    return result_id(r, id);
 }
 
 /** mem_query(memory) -> (address, length, kind) */
@@ -98,7 +93,7 @@ static PyObject *rkey_unpack(PyObject *self, PyObject *args)
         return NULL;
     }
     r = hws_rkey_unpack(endpoint, packed, (uint64_t)length, flags, &id);
-    return id_or_error(r, id);
+    return result_id(r, id);
 }
 
 /** rkey_query(rkey) -> (base, length, kind, endpoint, direct) */
@@ -145,6 +140,77 @@ static PyObject *move(PyObject *args, bool get)
     r = get ? hws_get(rkey, address, m.data, m.length, &o, &op->id)
             : hws_put(rkey, address, m.data, m.length, &o, &op->id);
     return op_posted(op, r);
+}
+
+/** put_notify(worker, rkey, address, buffer, value, timeout): put, then tell the peer `value`. */
+static PyObject *put_notify(PyObject *self, PyObject *args)
+{
+    unsigned long long rkey, address, value;
+    PyObject *worker, *buffer, *timeout;
+    struct memory m;
+    struct core *c;
+    struct op *op;
+    hws_op_opts o;
+    uint64_t ns;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OKKOKO:put_notify", &worker, &rkey, &address, &buffer, &value,
+                          &timeout) ||
+        (c = core_of(worker)) == NULL || to_timeout(timeout, &ns) < 0 ||
+        memory_get(buffer, false, &m) < 0) {
+        return NULL;
+    }
+    if ((op = op_new(c, RESULT_NONE)) == NULL) {
+        memory_release(&m);
+        return NULL;
+    }
+    op_take_memory(op, &m);
+    op_options(op, ns, HWS_OP_INLINE, m.kind, &o);
+    return op_posted(op, hws_put_notify(rkey, address, m.data, m.length, value, &o, &op->id));
+}
+
+/** rkey_ptr(rkey, address) -> the address in this process */
+static PyObject *rkey_ptr(PyObject *self, PyObject *args)
+{
+    unsigned long long rkey, address;
+    void *here = NULL;
+    int32_t r;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "KK:rkey_ptr", &rkey, &address)) {
+        return NULL;
+    }
+    r = hws_rkey_ptr(rkey, address, &here);
+    return result_id(r, (hws_id)(uintptr_t)here);
+}
+
+/** rkey_compare(a, b) -> 0 if they reach the same memory, else an order */
+static PyObject *rkey_compare(PyObject *self, PyObject *args)
+{
+    unsigned long long a, b;
+    int32_t order = 0, r;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "KK:rkey_compare", &a, &b)) {
+        return NULL;
+    }
+    r = hws_rkey_compare(a, b, &order);
+    return r < 0 ? raise_last(r) : PyLong_FromLong(order);
+}
+
+/** mem_advise(memory, offset, length, advice) */
+static PyObject *mem_advise(PyObject *self, PyObject *args)
+{
+    unsigned long long memory, offset, length;
+    unsigned advice;
+    int32_t r;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "KKKI:mem_advise", &memory, &offset, &length, &advice)) {
+        return NULL;
+    }
+    UNLOCKED(r = hws_mem_advise(memory, offset, length, advice));
+    return r < 0 ? raise_last(r) : PyLong_FromLong(r);
 }
 
 static PyObject *put(PyObject *self, PyObject *args)
@@ -204,6 +270,10 @@ PyMethodDef rma_functions[] = {{"mem_register", mem_register, METH_VARARGS, NULL
                                {"rkey_query", rkey_query, METH_O, NULL},
                                {"put", put, METH_VARARGS, NULL},
                                {"get", get, METH_VARARGS, NULL},
+                               {"put_notify", put_notify, METH_VARARGS, NULL},
+                               {"rkey_ptr", rkey_ptr, METH_VARARGS, NULL},
+                               {"rkey_compare", rkey_compare, METH_VARARGS, NULL},
+                               {"mem_advise", mem_advise, METH_VARARGS, NULL},
                                {"atomic", atomic, METH_VARARGS, NULL},
                                {"fence", fence, METH_O, NULL},
                                {NULL, NULL, 0, NULL}};

@@ -86,6 +86,13 @@ def calls(worker):
         "hws_rkey_query": _core.rkey_query,
         "hws_put": lambda id: _core.put(worker, id, 0, b"data", None),
         "hws_get": lambda id: _core.get(worker, id, 0, bytearray(8), None),
+        "hws_put_notify": lambda id: _core.put_notify(worker, id, 0, b"data", 1, None),
+        "hws_rkey_ptr": lambda id: _core.rkey_ptr(id, 0),
+        "hws_rkey_compare": _core.rkey_compare,
+        "hws_mem_advise": lambda id: _core.mem_advise(id, 0, 8, 0),
+        "hws_blob_pack": lambda id: _core.blob_pack(id, 0, ()),
+        "hws_plan_open": lambda id: _core.plan_open(id, ((10, 0, 0, 0, 8, 0, 0),)),
+        "hws_plan_post": lambda id: _core.plan_post(worker, id, None, None),
         "hws_atomic": lambda id: _core.atomic(worker, id, 0, 1, 8, 1, 1, None),
     }
 
@@ -120,9 +127,12 @@ def test_ids(calls, calls_of_objects):
     found, wanted = {}, {}
     for vector in vectors("ids"):
         function, name = vector["function"], vector["name"]
-        wrong = next(given["id"] for given in vector["args"] if "id" in given)
+        given = [given["id"] for given in vector["args"] if "id" in given]
+        wrong = given[0]
         if function in calls:
-            found[name] = code_of(calls[function], ids[wrong])
+            found[name] = code_of(
+                calls[function], *(ids[id] for id in given[: 2 if function == "hws_rkey_compare" else 1])
+            )
         elif function in calls_of_objects and wrong in ("stale worker", "stale buffer"):
             found[name] = code_of(calls_of_objects[function])
         else:

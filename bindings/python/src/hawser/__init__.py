@@ -11,11 +11,13 @@ import atexit as _atexit
 from typing import Any
 
 from . import _core, _errors
+from ._address import AddressInfo, address_info, address_items
 from ._constants import FOREVER, Memory
 from ._context import Context
 from ._core import Buffer, Operation, memory
-from ._endpoint import Connecting, Endpoint, Listener, Request, connect, listen
+from ._endpoint import Connecting, Endpoint, Listener, Request, connect, connect_address, listen
 from ._errors import *  # noqa: F403
+from ._remote import Plan, RegisteredMemory, RemoteKey
 from ._worker import Message, Probed, Worker, _close_defaults, default_worker
 
 __version__ = "0.1.0"
@@ -33,6 +35,7 @@ _atexit.register(_close_defaults)
 
 __all__ = [
     "FOREVER",
+    "AddressInfo",
     "Buffer",
     "Connecting",
     "Context",
@@ -41,10 +44,16 @@ __all__ = [
     "Memory",
     "Message",
     "Operation",
+    "Plan",
     "Probed",
+    "RegisteredMemory",
+    "RemoteKey",
     "Request",
     "Worker",
+    "address_info",
+    "address_items",
     "connect",
+    "connect_address",
     "default_worker",
     "library",
     "listen",

@@ -8,6 +8,7 @@ from typing import Any
 
 from . import _constants as c
 from . import _core
+from ._remote import RegisteredMemory, hold
 
 _FEATURES = {
     "tag": c.Feature.TAG,
@@ -62,6 +63,18 @@ class Context:
     def has(self, feature: str) -> bool:
         """Whether it was opened with a feature."""
         return bool(self._features & _FEATURES[feature])
+
+    def mem_register(self, buffer: Any) -> RegisteredMemory:
+        """Register a writable buffer, so that peers can reach it by its key; it is kept alive meanwhile.
+
+        Raises InvalidError (empty), NoResourceError (locked memory).
+        """
+        address, length, kind, kept = hold(buffer, True)
+        return RegisteredMemory(self, _core.mem_register(self.id, address, length, kind), kept)
+
+    def mem_alloc(self, length: int) -> RegisteredMemory:
+        """Allocate at least `length` bytes, preferably of shared memory, and register them."""
+        return RegisteredMemory(self, _core.mem_alloc(self.id, length))
 
     def close(self, timeout: float = 5.0) -> None:
         """Close it, with the workers that are left, and wait for that at most `timeout` seconds."""

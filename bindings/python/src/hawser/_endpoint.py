@@ -10,6 +10,8 @@ from typing import Any
 
 from . import _constants as c
 from . import _core, _errors
+from ._objects import from_buffers, to_buffers
+from ._remote import Plan, RemoteKey
 from ._worker import Message, Probed, Waiters, Worker, default_worker, probe
 
 _ENDPOINT_CLASS: Any = None
@@ -32,6 +34,7 @@ class Endpoint(_core.Endpoint):
         self._error: tuple[int, str] | None = None
         self._closing: _core.Operation | None = None
         self._ams: dict[int, Waiters] = {}
+        self._notices = Waiters(worker)
         self.on_disconnect: Callable[[Endpoint], None] | None = None
         worker._objects[id] = self
 
@@ -109,6 +112,55 @@ class Endpoint(_core.Endpoint):
             waiters = self._ams[id] = Waiters(self.worker)
         return waiters
 
+    # ---- Objects ----
+
+    def send_obj(self, obj: Any, tag: int = 0, timeout: float | None = None) -> _core.Operation:
+        """Send a picklable object; the memory of arrays and the like is not copied, and in use until
+        the operation has ended."""
+        return _core.multi_send(self.worker, self.id, to_buffers(obj), tag, timeout, 0)
+
+    async def recv_obj(
+        self,
+        tag: int = 0,
+        mask: int = c.FOREVER,
+        timeout: float | None = None,
+        allocator: Callable[[int], Any] = bytearray,
+    ) -> Any:
+        """The object of the next send_obj(). Only from peers that are trusted: it is unpickled.
+
+        allocator: makes the memory of its large parts, from a number of bytes.
+        """
+        segments = await self.recv_multi(tag, mask, timeout)
+        parts = [(allocator if i else bytearray)(n) for i, n in enumerate(segments.lengths)]
+        await segments.fetch(parts, timeout)
+        return from_buffers(parts)
+
+    # ---- Remote memory ----
+
+    def rkey_unpack(self, packed: bytes, raw: bool = False) -> RemoteKey:
+        """Make a key of this peer's memory usable. raw: it is of a plain UCX program.
+
+        Raises InvalidError (damaged, of another process), PeerVersionError.
+        """
+        return RemoteKey(self, packed, raw)
+
+    def plan(self, transfers: Iterable[tuple[str, RemoteKey, int, Any]]) -> Plan:
+        """Prepare transfers: each ("put" or "get", key, offset, buffer). post() does all of them."""
+        return Plan(self, transfers)
+
+    def recv_notify(self) -> _core.Operation:
+        """What the peer's next put_notify() said: (value, bytes written)."""
+        if self._error is not None and not self._notices.things:
+            raise _errors.from_code(*self._error)
+        return self._notices.get()
+
+    def _notified(self, value: int, length: int) -> None:
+        self._notices.put((value, length))
+
+    def fence(self) -> None:
+        """Operations on remote memory posted later take effect after those posted before."""
+        _core.fence(self.id)
+
     # ---- Others ----
 
     def flush(self, timeout: float | None = None) -> _core.Operation:
@@ -166,7 +218,7 @@ class Endpoint(_core.Endpoint):
             if self.on_disconnect is not None:
                 self.on_disconnect(self)
         if self._error is not None:
-            for waiters in self._ams.values():
+            for waiters in (*self._ams.values(), self._notices):
                 waiters.fail(*self._error)
 
     async def __aenter__(self) -> Endpoint:
@@ -196,18 +248,8 @@ class Endpoint(_core.Endpoint):
 class Connecting:
     """A connection on its way: `await` gives the endpoint, `async with` closes it in the end."""
 
-    def __init__(
-        self,
-        worker: Worker,
-        host: str,
-        port: int,
-        timeout: float | None,
-        flags: int,
-        close_timeout: float,
-        local_address: str | None,
-    ) -> None:
-        ns = 0 if timeout is None else max(1, int(timeout * 1e9))
-        id, self.operation = _core.connect(worker, host, port, flags, int(close_timeout * 1e9), local_address, ns)
+    def __init__(self, worker: Worker, id: int, operation: _core.Operation) -> None:
+        self.operation = operation
         self.endpoint = Endpoint(worker, id)
 
     def __await__(self) -> Generator[Any, None, Endpoint]:
@@ -259,7 +301,41 @@ def connect(
     UnreachableError.
     """
     flags = (c.EndpointFlag.TCP_ONLY if tcp_only else 0) | (c.EndpointFlag.RAW if raw else 0)
-    return Connecting(worker or default_worker(), host, port, timeout, flags, close_timeout, local_address)
+    worker = worker or default_worker()
+    closing = int(close_timeout * 1e9)
+    return Connecting(worker, *_core.connect(worker, host, port, flags, closing, local_address, _deadline(timeout)))
+
+
+def connect_address(
+    address: bytes,
+    *,
+    worker: Worker | None = None,
+    timeout: float | None = None,
+    raw: bool = False,
+    lazy: bool = False,
+    close_timeout: float = 0.0,
+) -> Connecting:
+    """Connect to a worker by its address or a blob that holds one, see Worker.address().
+
+    raw: the bytes are UCX's own. lazy: do not wait for the peer's answer (only without a hello).
+    Take addresses only from peers that are trusted. Raises InvalidError (not an address, or damaged),
+    PeerVersionError, UnreachableError, TimedOutError.
+    """
+    flags = (c.EndpointFlag.LAZY if lazy else 0) | (c.EndpointFlag.RAW if raw else 0)
+    worker = worker or default_worker()
+    closing = int(close_timeout * 1e9)
+    return Connecting(worker, *_core.connect_address(worker, bytes(address), flags, closing, _deadline(timeout)))
+
+
+def _deadline(timeout: float | None) -> int:
+    return 0 if timeout is None else max(1, int(timeout * 1e9))
+
+
+def _came_by_address(worker: Worker, id: int) -> None:
+    worker._peers.put(Endpoint(worker, id))
+
+
+Worker._by_address = staticmethod(_came_by_address)
 
 
 class Listener:

@@ -8,11 +8,12 @@ import contextlib
 import logging
 import warnings
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from . import _constants as c
 from . import _core, _errors
+from ._address import flags_of
 from ._context import Context
 
 log = logging.getLogger("hawser")
@@ -36,6 +37,8 @@ class Worker(_core.Worker):
     others from the first recv_am() or am_handler() on; before that they are dropped.
     """
 
+    _by_address: Callable[[Any, int], None] | None = None  # takes peers that came by our address
+
     def __init__(
         self,
         context: Context,
@@ -51,6 +54,7 @@ class Worker(_core.Worker):
         self._objects: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._handlers: dict[int, Callable[..., None]] = {}
         self._closing: _core.Operation | None = None
+        self._peers = Waiters(self)
         self._open(context.id, _MODES[progress], name, 0, int(spin * 1e9), spares)
         self._state = "open"
         if context.has("am"):
@@ -74,8 +78,14 @@ class Worker(_core.Worker):
             listener = self._objects.get(event[0])
             if listener is not None:
                 listener._peer(kind, source)
+            elif event[0] == 0 and self._by_address is not None:
+                self._by_address(self, source)
             else:
                 _core.close(source)
+        elif kind == c.EventKind.NOTIFY:
+            endpoint = self._objects.get(source)
+            if endpoint is not None:
+                endpoint._notified(event[4], event[3])
         else:
             thing = self._objects.get(source)
             if thing is not None:
@@ -154,7 +164,36 @@ class Worker(_core.Worker):
         found: Message | None = probe(self, self.id, tag, mask, True)
         return found
 
+    # ---- Addresses ----
+
+    def address(
+        self,
+        items: Mapping[int, bytes] | None = None,
+        *,
+        hello: bool = True,
+        plain: bool = False,
+        unsafe_shared_memory: bool = False,
+    ) -> bytes:
+        """The bytes by which others connect, see hawser.connect_address().
+
+        items: what travels with it, packed keys of memory above all, by numbers of your choice.
+        hello: both ends learn of each other; accept() gives the peers. Without it (and for UCX's
+        bytes alone: plain, hello=False) this side hears of nobody.
+        """
+        flags = flags_of(hello, plain, unsafe_shared_memory)
+        if items is None:
+            return _core.worker_address(self.id, flags)
+        return _core.blob_pack(self.id, flags, tuple(items.items()))
+
+    def accept(self) -> _core.Operation:
+        """The Endpoint of the next peer that came by an address with a hello."""
+        return self._peers.get()
+
     # ---- Others ----
+
+    def fence(self) -> None:
+        """Operations on remote memory posted later take effect after those posted before, by endpoint."""
+        _core.fence(self.id)
 
     def flush(self, timeout: float | None = None) -> _core.Operation:
         """Complete everything posted before on all endpoints."""
@@ -265,7 +304,7 @@ class Waiters:
     """Operations that wait for things which come one by one; first come, first served."""
 
     def __init__(self, worker: Worker) -> None:
-        self.worker = worker
+        self._worker = weakref.ref(worker)  # a worker has some itself
         self.things: collections.deque[Any] = collections.deque()
         self.waiting: collections.deque[_core.Operation] = collections.deque()
 
@@ -278,7 +317,9 @@ class Waiters:
         self.things.append(thing)
 
     def get(self) -> _core.Operation:
-        operation = _core.operation(self.worker)
+        worker = self._worker()
+        assert worker is not None
+        operation = _core.operation(worker)
         if self.things:
             operation._end(0, self.things.popleft())
         else:

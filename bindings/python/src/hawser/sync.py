@@ -11,12 +11,13 @@ has a worker of its own, closed when Python ends.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from . import _constants as c
-from . import _core, _endpoint, _worker
+from . import _core, _endpoint, _remote, _worker
 from ._context import Context
+from ._objects import from_buffers
 from ._worker import Message, Probed, Worker
 
 _local = threading.local()
@@ -103,6 +104,52 @@ class Endpoint:
         arrived: tuple[bytes, Any] = self.async_endpoint._next_am(id).wait(timeout)
         return arrived
 
+    def send_multi(self, buffers: Iterable[Any], tag: int = 0, timeout: float | None = None, coalesce: int = 0) -> None:
+        """Send buffers as one message."""
+        self.async_endpoint.send_multi(buffers, tag, timeout, coalesce).wait()
+
+    def recv_multi(self, tag: int = 0, mask: int = c.FOREVER, timeout: float | None = None) -> Any:
+        """The list of the next multi-buffer message, as Segments: copy() them, or fetch(...).wait()."""
+        return self.async_endpoint.recv_multi(tag, mask, timeout).wait()
+
+    def send_obj(self, obj: Any, tag: int = 0, timeout: float | None = None) -> None:
+        """Send a picklable object."""
+        self.async_endpoint.send_obj(obj, tag, timeout).wait()
+
+    def recv_obj(
+        self,
+        tag: int = 0,
+        mask: int = c.FOREVER,
+        timeout: float | None = None,
+        allocator: Callable[[int], Any] = bytearray,
+    ) -> Any:
+        """The object of the next send_obj(). Only from peers that are trusted: it is unpickled."""
+        segments = self.recv_multi(tag, mask, timeout)
+        parts = [(allocator if i else bytearray)(n) for i, n in enumerate(segments.lengths)]
+        segments.fetch(parts, timeout).wait()
+        return from_buffers(parts)
+
+    def rkey_unpack(self, packed: bytes, raw: bool = False) -> RemoteKey:
+        """Make a key of this peer's memory usable."""
+        return RemoteKey(self.async_endpoint, packed, raw)
+
+    def plan(self, transfers: Iterable[tuple[str, _remote.RemoteKey, int, Any]]) -> Plan:
+        """Prepare transfers: each ("put" or "get", key, offset, buffer)."""
+        return Plan(self.async_endpoint, transfers)
+
+    def recv_notify(self, timeout: float | None = None) -> tuple[int, int]:
+        """What the peer's next put_notify() said: (value, bytes written)."""
+        said: tuple[int, int] = self.async_endpoint.recv_notify().wait(timeout)
+        return said
+
+    def fence(self) -> None:
+        """Operations on remote memory posted later take effect after those posted before."""
+        self.async_endpoint.fence()
+
+    def describe(self) -> str:
+        """UCX's description, for people."""
+        return self.async_endpoint.describe()
+
     def flush(self, timeout: float | None = None) -> None:
         """Complete everything posted before."""
         self.async_endpoint.flush(timeout).wait()
@@ -132,6 +179,36 @@ class Endpoint:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+class RemoteKey(_remote.RemoteKey):
+    """What reaches a peer's memory; see hawser.RemoteKey for what the calls mean."""
+
+    def put(self, buffer: Any, offset: int = 0, timeout: float | None = None) -> None:
+        """Write a buffer to the peer's memory."""
+        super().put(buffer, offset, timeout).wait()
+
+    def put_notify(self, buffer: Any, value: int, offset: int = 0, timeout: float | None = None) -> None:
+        """As put(); when the data is there, the peer's recv_notify() gives `value`."""
+        super().put_notify(buffer, value, offset, timeout).wait()
+
+    def get(self, buffer: Any, offset: int = 0, timeout: float | None = None) -> None:
+        """Read from the peer's memory into a writable buffer."""
+        super().get(buffer, offset, timeout).wait()
+
+    def atomic(self, action: str, value: int, offset: int = 0, **options: Any) -> int:
+        """Change an integer of 4 or 8 bytes in the peer's memory; gives what was there before."""
+        before: int = super().atomic(action, value, offset, **options).wait()
+        return before
+
+
+class Plan(_remote.Plan):
+    """Puts and gets that are prepared once and posted often."""
+
+    def post(self, timeout: float | None = None) -> int:
+        """Do all of it; gives the number of bytes."""
+        moved: int = super().post(timeout).wait()
+        return moved
 
 
 class Listener:
@@ -175,5 +252,19 @@ def connect(host: str, port: int, *, worker: Worker | None = None, **options: An
     return Endpoint(_endpoint.connect(host, port, worker=worker or default_worker(), **options).wait())
 
 
-__all__ = ["Endpoint", "Listener", "connect", "default_worker", "listen"]
+def connect_address(address: bytes, *, worker: Worker | None = None, **options: Any) -> Endpoint:
+    """Connect to a worker by its address; see hawser.connect_address()."""
+    return Endpoint(_endpoint.connect_address(address, worker=worker or default_worker(), **options).wait())
+
+
+__all__ = [
+    "Endpoint",
+    "Listener",
+    "Plan",
+    "RemoteKey",
+    "connect",
+    "connect_address",
+    "default_worker",
+    "listen",
+]
 _worker.at_exit.append(_close_defaults)

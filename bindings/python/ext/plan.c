@@ -1,0 +1,81 @@
+/* Plans: lists of puts and gets that are prepared once and posted often. */
+#include "ext.h"
+#include <stdlib.h>
+
+static int read_transfer(PyObject *tuple, hws_transfer *t)
+{
+    unsigned long long rkey, address, buffer, length, memory;
+
+    if (!PyArg_ParseTuple(tuple, "IKKKKIK:transfer", &t->kind, &rkey, &address, &buffer, &length,
+                          &t->memory_kind, &memory)) {
+        return -1;
+    }
+    t->rkey = rkey;
+    t->address = address;
+    t->buffer = (void *)(uintptr_t)buffer;
+    t->length = length;
+    t->memory = memory;
+    return 0;
+}
+
+/** plan_open(endpoint, ((event kind, rkey, address, buffer, length, memory kind, memory), ...)) */
+static PyObject *plan_open(PyObject *self, PyObject *args)
+{
+    unsigned long long endpoint;
+    hws_transfer *transfers;
+    PyObject *tuples;
+    Py_ssize_t n;
+    hws_id id = 0;
+    int32_t r;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "KO:plan_open", &endpoint, &tuples) ||
+        (n = PyTuple_Size(tuples)) < 0) {
+        return NULL;
+    }
+    if ((transfers = calloc((size_t)n + 1, sizeof *transfers)) == NULL) {
+        return PyErr_NoMemory();
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        if (read_transfer(PyTuple_GetItem(tuples, i), &transfers[i]) < 0) {
+            free(transfers);
+            return NULL;
+        }
+    }
+    r = hws_plan_open(endpoint, transfers, (uint64_t)n, &id);
+    free(transfers);
+    return result_id(r, id);
+}
+
+/** plan_post(worker, plan, keep, timeout): all transfers; `keep` lives until they have ended. */
+static PyObject *plan_post(PyObject *self, PyObject *args)
+{
+    PyObject *worker, *keep, *timeout;
+    unsigned long long plan;
+    hws_event done;
+    hws_op_opts o;
+    struct core *c;
+    struct op *op;
+    uint64_t ns;
+    int32_t r;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OKOO:plan_post", &worker, &plan, &keep, &timeout) ||
+        (c = core_of(worker)) == NULL || to_timeout(timeout, &ns) < 0 ||
+        (op = op_new(c, RESULT_LENGTH)) == NULL) {
+        return NULL;
+    }
+    Py_INCREF(keep);
+    replace(&op->keep, keep);
+    op_options(op, ns, HWS_OP_INLINE, 0, &o);
+    o.result = &done;
+    r = hws_plan_post(plan, &o, &op->id);
+    if (r == HWS_DONE) {
+        op->length = done.length;
+    }
+    return op_posted(op, r);
+}
+
+PyMethodDef plan_functions[] = {{"plan_open", plan_open, METH_VARARGS, NULL},
+                                {"plan_post", plan_post, METH_VARARGS, NULL},
+                                {NULL, NULL, 0, NULL}};

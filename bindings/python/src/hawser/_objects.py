@@ -1,0 +1,26 @@
+"""Python objects as multi-buffer messages: the pickle, then its out-of-band buffers."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+
+def to_buffers(obj: Any) -> list[Any]:
+    """The pickle of an object, and the memory of its large parts, which is not copied."""
+    parts: list[Any] = [b""]
+
+    def keep(part: pickle.PickleBuffer) -> bool:
+        try:
+            parts.append(part.raw())
+        except BufferError:
+            return True  # not contiguous: it goes into the pickle
+        return False
+
+    parts[0] = pickle.dumps(obj, protocol=5, buffer_callback=keep)
+    return parts
+
+
+def from_buffers(parts: list[Any]) -> Any:
+    """The object again; the parts' memory becomes the object's."""
+    return pickle.loads(parts[0], buffers=parts[1:])

@@ -1,0 +1,242 @@
+"""Memory that peers reach: registered memory, remote keys, plans."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import weakref
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from . import _constants as c
+from . import _core, _errors
+
+if TYPE_CHECKING:
+    from ._context import Context
+    from ._endpoint import Endpoint
+
+_ACTIONS = {
+    "add": c.Atomic.ADD,
+    "and": c.Atomic.AND,
+    "or": c.Atomic.OR,
+    "xor": c.Atomic.XOR,
+    "swap": c.Atomic.SWAP,
+    "cswap": c.Atomic.CSWAP,
+}
+
+
+def hold(buffer: Any, writable: bool) -> tuple[int, int, int, Any]:
+    """Address, bytes and kind of memory of an object, and what keeps it where it is."""
+    address, length, kind = _core.memory(buffer, writable)
+    kept = buffer
+    with contextlib.suppress(TypeError, BufferError):
+        kept = memoryview(buffer)  # a bytearray cannot be resized while there is a view
+    return address, length, kind, kept
+
+
+class _Use:
+    """Lives as long as a view."""
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = owner
+
+
+class _Mapped:
+    """Memory by its address, as memoryviews; how many there are is known."""
+
+    def __init__(self) -> None:
+        self._uses: weakref.WeakSet[_Use] = weakref.WeakSet()
+
+    def view(self, address: int, length: int, owner: Any) -> memoryview:
+        """A view that keeps `owner` alive."""
+        array: Any = (ctypes.c_ubyte * length).from_address(address)
+        array.use = _Use(owner)
+        self._uses.add(array.use)
+        return memoryview(array).cast("B")
+
+    @property
+    def used(self) -> bool:
+        return len(self._uses) > 0
+
+
+class RegisteredMemory:
+    """Memory that peers can reach by its key. Get one by Context.mem_register() or mem_alloc().
+
+    `length` is in bytes; `buffer` is a writable memoryview of it (host memory only). What was
+    registered is kept alive until close().
+    """
+
+    def __init__(self, context: Context, id: int, kept: Any = None) -> None:
+        self.context = context
+        self.id = id
+        self._kept = kept
+        self.address: int
+        self.length: int
+        self.address, self.length, kind = _core.mem_query(id)
+        self.kind = c.Memory(kind)
+        self._mapped = _Mapped()
+
+    @property
+    def buffer(self) -> memoryview:
+        """The memory itself."""
+        if not self.id:
+            raise ValueError("the memory is closed")
+        return self._mapped.view(self.address, self.length, self if self._kept is None else self._kept)
+
+    def rkey_pack(self, raw: bool = False) -> bytes:
+        """The key by which a peer reaches it: send it there by any means. raw: for plain UCX programs."""
+        return _core.rkey_pack(self.id, c.RkeyFlag.RAW if raw else 0)
+
+    def advise(self, offset: int = 0, length: int | None = None, will_need: bool = True) -> None:
+        """Say whether a part of it will be used soon. Raises UnsupportedError where UCX cannot."""
+        advice = c.MemAdvise.WILLNEED if will_need else c.MemAdvise.NORMAL
+        _core.mem_advise(self.id, offset, self.length - offset if length is None else length, advice)
+
+    def close(self) -> None:
+        """Give it back. Raises BufferError while there are views of memory that was allocated here."""
+        if self.id and self._kept is None and self._mapped.used:
+            raise BufferError("there are views of this memory")
+        id, self.id, self._kept = self.id, 0, None
+        if id:
+            _core.close(id)
+
+    def __enter__(self) -> RegisteredMemory:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __del__(self) -> None:
+        if getattr(self, "id", 0):
+            with contextlib.suppress(_errors.HawserError):
+                _core.close(self.id)
+
+    def __repr__(self) -> str:
+        return f"<hawser.RegisteredMemory of {self.length} bytes>"
+
+
+class RemoteKey:
+    """What reaches a peer's memory. Get one by Endpoint.rkey_unpack().
+
+    Offsets are in bytes from the beginning of that memory; its `length` is in bytes, and None for a
+    key of a plain UCX program (`base` is 0 there, offsets are addresses).
+    """
+
+    def __init__(self, endpoint: Endpoint, packed: bytes, raw: bool) -> None:
+        self.endpoint = endpoint
+        self.id = _core.rkey_unpack(endpoint.id, bytes(packed), c.RkeyFlag.RAW if raw else 0)
+        self.base, length, kind, _, direct = _core.rkey_query(self.id)
+        self.length = None if length == c.FOREVER else length
+        self.kind = c.Memory(kind)
+        self.direct = bool(direct)
+        self._mapped = _Mapped()
+
+    def put(self, buffer: Any, offset: int = 0, timeout: float | None = None) -> Any:
+        """Write a buffer to the peer's memory. Done: the buffer can be used again; after a flush
+        posted later is done, the data is there. Raises InvalidError out of bounds."""
+        return _core.put(self.endpoint.worker, self.id, self.base + offset, buffer, timeout)
+
+    def put_notify(self, buffer: Any, value: int, offset: int = 0, timeout: float | None = None) -> Any:
+        """As put(); when the data is there, the peer's recv_notify() gives `value`."""
+        return _core.put_notify(self.endpoint.worker, self.id, self.base + offset, buffer, value, timeout)
+
+    def get(self, buffer: Any, offset: int = 0, timeout: float | None = None) -> Any:
+        """Read from the peer's memory into a writable buffer."""
+        return _core.get(self.endpoint.worker, self.id, self.base + offset, buffer, timeout)
+
+    def atomic(
+        self,
+        action: str,
+        value: int,
+        offset: int = 0,
+        *,
+        compare: int = 0,
+        size: int = 8,
+        fetch: bool = True,
+        timeout: float | None = None,
+    ) -> Any:
+        """Change an integer of 4 or 8 bytes in the peer's memory; gives what was there before.
+
+        action: "add", "and", "or", "xor", "swap", or "cswap": stores `value` if `compare` is there.
+        fetch: False: may be faster, and what is given means nothing. Numbers are unsigned.
+        """
+        code = _ACTIONS[action] | (c.ATOMIC_FETCH if fetch else 0)
+        operation = _core.atomic(self.endpoint.worker, self.id, self.base + offset, code, size, value, compare, timeout)
+        return operation
+
+    def view(self, offset: int = 0, length: int | None = None) -> memoryview:
+        """The peer's memory itself. Raises UnreachableError if it is not shared with this process."""
+        if length is None:
+            length = (self.length or 0) - offset
+        if self.length is not None and (offset < 0 or length < 0 or offset + length > self.length):
+            raise _errors.from_code(_errors.ErrorCode.INVALID, "outside of the memory")
+        return self._mapped.view(_core.rkey_ptr(self.id, self.base + offset), length, self)
+
+    def compare(self, other: RemoteKey) -> int:
+        """0 if both reach the same memory over the same endpoint, else an order."""
+        return _core.rkey_compare(self.id, other.id)
+
+    def close(self) -> None:
+        """Give it back. Raises BufferError while there are views."""
+        if self.id and self._mapped.used:
+            raise BufferError("there are views of this memory")
+        id, self.id = self.id, 0
+        if id:
+            with contextlib.suppress(_errors.StaleError):  # it went with its endpoint
+                _core.close(id)
+
+    def __enter__(self) -> RemoteKey:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "id", 0):
+            with contextlib.suppress(_errors.HawserError):
+                _core.close(self.id)
+
+    def __repr__(self) -> str:
+        return f"<hawser.RemoteKey of {self.length} bytes>"
+
+
+class Plan:
+    """Puts and gets that are prepared once and posted often. Get one by Endpoint.plan()."""
+
+    def __init__(self, endpoint: Endpoint, transfers: Iterable[tuple[str, RemoteKey, int, Any]]) -> None:
+        self.endpoint = endpoint
+        self._kept: list[Any] = []
+        rows = []
+        for way, rkey, offset, buffer in transfers:
+            if way not in ("put", "get"):
+                raise ValueError(f'a transfer is a "put" or a "get", not {way!r}')
+            address, length, kind, kept = hold(buffer, way == "get")
+            self._kept += [kept, rkey]
+            event = c.EventKind.PUT if way == "put" else c.EventKind.GET
+            rows.append((event, rkey.id, rkey.base + offset, address, length, kind, 0))
+        self.id = _core.plan_open(endpoint.id, tuple(rows))
+
+    def post(self, timeout: float | None = None) -> Any:
+        """Do all of it, in any order; gives the number of bytes. What was written is there then."""
+        return _core.plan_post(self.endpoint.worker, self.id, self._kept, timeout)
+
+    def close(self) -> None:
+        """Give it and its buffers back; what was posted goes on."""
+        id, self.id, self._kept = self.id, 0, []
+        if id:
+            with contextlib.suppress(_errors.StaleError):  # it went with its endpoint
+                _core.close(id)
+
+    def __enter__(self) -> Plan:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "id", 0):
+            with contextlib.suppress(_errors.HawserError):
+                _core.close(self.id)
