@@ -13,46 +13,6 @@ PyObject *result_id(int32_t r, hws_id id)
     return r < 0 ? raise_last(r) : PyLong_FromUnsignedLongLong(id);
 }
 
-static void set_item(PyObject *dict, const char *name, PyObject *v)
-{
-    if (v != NULL) {
-        PyDict_SetItemString(dict, name, v);
-        Py_DECREF(v);
-    }
-}
-
-#define PUT(name) set_item(d, #name, PyLong_FromUnsignedLongLong(info.name))
-#define PUT_TEXT(name) set_item(d, #name, PyUnicode_FromString(info.name))
-
-/* library(ucx) */
-static PyObject *library(PyObject *self, PyObject *args)
-{
-    hws_library_info info = {.struct_size = sizeof info};
-    const char *ucx;
-    PyObject *d;
-    int32_t r;
-
-    (void)self;
-    if (!PyArg_ParseTuple(args, "z:library", &ucx)) {
-        return NULL;
-    }
-    UNLOCKED(r = hws_library_open(ucx, &info));
-    if (r < 0) {
-        return raise_last(r);
-    }
-    if ((d = PyDict_New()) == NULL) {
-        return NULL;
-    }
-    PUT(version);
-    PUT(ucx_major);
-    PUT(ucx_minor);
-    PUT(ucx_release);
-    PUT(has_sodium);
-    PUT_TEXT(ucx_path);
-    PUT_TEXT(ucx_reason);
-    return d;
-}
-
 /* context_open(features, flags, name, ucx, (key, value, ...), psk, isolated_max) */
 static PyObject *context_open(PyObject *self, PyObject *args)
 {
@@ -185,140 +145,6 @@ static PyObject *connect_to(PyObject *self, PyObject *args)
     return Py_BuildValue("KN", (unsigned long long)id, op);
 }
 
-/* endpoint_query(id) */
-static PyObject *endpoint_query(PyObject *self, PyObject *id)
-{
-    hws_endpoint_info info = {.struct_size = sizeof info};
-    PyObject *d;
-    uint64_t n;
-    int32_t r;
-
-    (void)self;
-    if (to_u64(id, &n) < 0) {
-        return NULL;
-    }
-    if ((r = hws_endpoint_query(n, &info)) < 0) {
-        return raise_last(r);
-    }
-    if ((d = PyDict_New()) == NULL) {
-        return NULL;
-    }
-    PUT(state);
-    PUT(isolated);
-    PUT(reason);
-    PUT(transports);
-    set_item(d, "status", PyLong_FromLong(info.status));
-    PUT(peer_pid);
-    PUT(peer_host);
-    PUT(sent);
-    PUT(received);
-    PUT(bytes_sent);
-    PUT(bytes_received);
-    PUT_TEXT(local_address);
-    PUT_TEXT(peer_address);
-    PUT_TEXT(lanes);
-    PUT_TEXT(reason_text);
-    return d;
-}
-
-/* listener_query(id) */
-static PyObject *listener_query(PyObject *self, PyObject *id)
-{
-    hws_listener_info info = {.struct_size = sizeof info};
-    PyObject *d;
-    uint64_t n;
-    int32_t r;
-
-    (void)self;
-    if (to_u64(id, &n) < 0) {
-        return NULL;
-    }
-    if ((r = hws_listener_query(n, &info)) < 0) {
-        return raise_last(r);
-    }
-    if ((d = PyDict_New()) == NULL) {
-        return NULL;
-    }
-    PUT(port);
-    PUT_TEXT(address);
-    PUT(requests);
-    PUT(accepted);
-    PUT(rejected);
-    PUT(redirected);
-    PUT(strangers);
-    PUT(bad_auth);
-    return d;
-}
-
-/* stats(id) */
-static PyObject *stats(PyObject *self, PyObject *id)
-{
-    hws_stats info = {.struct_size = sizeof info};
-    PyObject *d;
-    uint64_t n;
-    int32_t r;
-
-    (void)self;
-    if (to_u64(id, &n) < 0) {
-        return NULL;
-    }
-    if ((r = hws_stats_get(n, &info)) < 0) {
-        return raise_last(r);
-    }
-    if ((d = PyDict_New()) == NULL) {
-        return NULL;
-    }
-    PUT(endpoints);
-    PUT(isolated);
-    PUT(spares);
-    PUT(isolated_cap);
-    PUT(isolated_total);
-    PUT(fallbacks);
-    PUT(redials);
-    PUT(lane_violations);
-    PUT(ops_inline);
-    PUT(ops_posted);
-    PUT(ops_submitted);
-    PUT(ops_pending);
-    PUT(events);
-    PUT(queue_overflows);
-    PUT(wakeups);
-    PUT(safety_wakeups);
-    PUT(signals);
-    PUT(unexpected);
-    PUT(unexpected_bytes);
-    PUT(am_dropped);
-    PUT(failures);
-    return d;
-}
-
-/* describe(id) */
-static PyObject *describe(PyObject *self, PyObject *id)
-{
-    uint64_t n, needed = 0;
-    PyObject *text;
-    char *room;
-    int32_t r;
-
-    (void)self;
-    if (to_u64(id, &n) < 0) {
-        return NULL;
-    }
-    r = hws_describe(n, NULL, 0, &needed);
-    if (r < 0 && r != HWS_E_TOO_BIG) {
-        return raise_last(r);
-    }
-    /* Some room: the description may have grown meanwhile. */
-    needed += 1024;
-    if ((room = malloc(needed)) == NULL) {
-        return PyErr_NoMemory();
-    }
-    r = hws_describe(n, room, needed, NULL);
-    text = r < 0 && r != HWS_E_TOO_BIG ? raise_last(r) : PyUnicode_FromString(room);
-    free(room);
-    return text;
-}
-
 /* am_handler(worker, id, flags, on) */
 static PyObject *am_handler(PyObject *self, PyObject *args)
 {
@@ -340,21 +166,7 @@ static PyObject *am_handler(PyObject *self, PyObject *args)
     return checked(hws_am_handler(c->id, am_id, on ? &o : NULL));
 }
 
-static PyObject *am_header_max(PyObject *self, PyObject *id)
-{
-    uint64_t n, out = 0;
-    int32_t r;
-
-    (void)self;
-    if (to_u64(id, &n) < 0) {
-        return NULL;
-    }
-    r = hws_am_header_max(n, &out);
-    return result_id(r, out);
-}
-
-PyMethodDef functions[] = {{"library", library, METH_VARARGS, NULL},
-                           {"context_open", context_open, METH_VARARGS, NULL},
+PyMethodDef functions[] = {{"context_open", context_open, METH_VARARGS, NULL},
                            {"close", close_id, METH_O, NULL},
                            {"close_wait", close_wait, METH_VARARGS, NULL},
                            {"abort", abort_id, METH_O, NULL},
@@ -365,12 +177,7 @@ PyMethodDef functions[] = {{"library", library, METH_VARARGS, NULL},
                            {"signal", signal_worker, METH_O, NULL},
                            {"listen", listen_at, METH_VARARGS, NULL},
                            {"connect", connect_to, METH_VARARGS, NULL},
-                           {"endpoint_query", endpoint_query, METH_O, NULL},
-                           {"listener_query", listener_query, METH_O, NULL},
-                           {"stats", stats, METH_O, NULL},
-                           {"describe", describe, METH_O, NULL},
                            {"am_handler", am_handler, METH_VARARGS, NULL},
-                           {"am_header_max", am_header_max, METH_O, NULL},
                            {"memory", py_memory, METH_VARARGS,
                             "memory(object, writable=False)\n--\n\n"
                             "Address, bytes and kind of the memory that an operation would use."},

@@ -170,7 +170,8 @@ int endpoint_import(PyObject *module);
 int buffer_import(PyObject *module);
 PyObject *buffer_new(struct core *c, hws_id id, const void *data, uint64_t length);
 struct core *core_of(PyObject *worker);
-extern PyMethodDef functions[], rma_functions[], address_functions[], plan_functions[];
+extern PyMethodDef functions[], rma_functions[], address_functions[], plan_functions[],
+    query_functions[];
 
 /** The id, or the exception of a code. */
 PyObject *result_id(int32_t r, hws_id id);

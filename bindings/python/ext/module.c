@@ -18,7 +18,8 @@ PyMODINIT_FUNC PyInit__core(void)
     if (m == NULL || PyModule_AddFunctions(m, functions) < 0 ||
         PyModule_AddFunctions(m, rma_functions) < 0 ||
         PyModule_AddFunctions(m, address_functions) < 0 ||
-        PyModule_AddFunctions(m, plan_functions) < 0 || errors_import() < 0 ||
+        PyModule_AddFunctions(m, plan_functions) < 0 ||
+        PyModule_AddFunctions(m, query_functions) < 0 || errors_import() < 0 ||
         memory_import() < 0 || loop_import() < 0 || op_import(m) < 0 || buffer_import(m) < 0 ||
         worker_import(m) < 0 || endpoint_import(m) < 0 || multi_import(m) < 0) {
         Py_XDECREF(m);

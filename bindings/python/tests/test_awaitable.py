@@ -37,7 +37,16 @@ async def test_ways_to_wait(pair):
         done, _ = await asyncio.wait([asyncio.create_task(op)])
         return done.pop().result()
 
-    for way in (plain, gathered, limited, shielded, waited):
+    async def completed(op):
+        for first in asyncio.as_completed([op]):
+            return await first
+
+    async def grouped(op):
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(op)
+        return task.result()
+
+    for way in (plain, gathered, limited, shielded, waited, completed, grouped):
         assert await get(way) == 1
     task = asyncio.create_task(server.recv(into, 2))
     await client.send(b"y", 2)

@@ -1,0 +1,48 @@
+/* Parts of an operation: op.c makes and ends it, op_future.c tells those who wait, op_wait.c waits. */
+#ifndef HAWSER_PYTHON_OP_H
+#define HAWSER_PYTHON_OP_H
+
+#include "ext.h"
+
+/* op.c */
+/** Give back its buffer and what it kept for it. */
+void op_give_back(struct op *op);
+/** Its exception; None for success. */
+PyObject *op_failure(struct op *op);
+/** Its result, or null with its exception raised. */
+PyObject *op_value(struct op *op);
+
+/** Whether nobody needs to wait any more. */
+static inline bool op_over(const struct op *op)
+{
+    return op->cancelled || atomic_load_explicit(&op->ended, memory_order_acquire);
+}
+
+/* op_future.c */
+int op_future_import(void);
+void op_call_waiters(struct op *op, struct binding *direct);
+/** Nobody waits any more; the buffer stays held until the final event. False if it has ended. */
+bool op_stop(struct op *op);
+extern PyObject *op_cancelled_error;
+PyObject *op_throw(PyObject *self, PyObject *arg);
+PyObject *op_close(PyObject *self, PyObject *arg);
+PyObject *op_done(PyObject *self, PyObject *arg);
+PyObject *op_cancelled(PyObject *self, PyObject *arg);
+PyObject *op_result(PyObject *self, PyObject *arg);
+PyObject *op_exception(PyObject *self, PyObject *arg);
+PyObject *op_on_end(PyObject *self, PyObject *arg);
+PyObject *op_remove_done_callback(PyObject *self, PyObject *arg);
+PyObject *op_get_loop(PyObject *self, PyObject *arg);
+PyObject *op_cancel(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *op_add_done_callback(PyObject *self, PyObject *args, PyObject *kwargs);
+
+/* op_wait.c */
+/** The running loop is the one where it is waited for. -1 with an error set. */
+int op_bind(struct op *op);
+PyObject *op_await(PyObject *self);
+PySendResult op_send(PyObject *self, PyObject *arg, PyObject **out);
+PyObject *op_next(PyObject *self);
+PyObject *op_send_method(PyObject *self, PyObject *arg);
+PyObject *op_wait(PyObject *self, PyObject *args, PyObject *kwargs);
+
+#endif

@@ -1,0 +1,306 @@
+/*
+ * The operation as a future: callbacks of those who wait, and cancelling.
+ */
+#include "op.h"
+
+PyObject *op_cancelled_error;
+static PyObject *invalid_state, *copy_context;
+
+/* ---- Those who wait ---- */
+
+static void unraisable(PyObject *where)
+{
+    if (PyErr_Occurred()) {
+        PyErr_WriteUnraisable(where);
+    }
+}
+
+/* Have a callback called on the loop of the operation. */
+static void schedule(struct op *op, PyObject *callback, PyObject *context, struct binding *direct)
+{
+    PyObject *r, *name, *method, *args, *kwargs;
+
+    if (op->loop == NULL) {
+        r = PyObject_CallFunctionObjArgs(callback, (PyObject *)op, NULL);
+        Py_XDECREF(r);
+        unraisable(callback);
+        return;
+    }
+    if (direct != NULL && direct->loop == op->loop) {
+        r = PyObject_CallMethod(context, "run", "OO", callback, (PyObject *)op);
+        Py_XDECREF(r);
+        unraisable(callback);
+        return;
+    }
+    name = PyUnicode_InternFromString(
+        op->thread == PyThread_get_thread_ident() ? "call_soon" : "call_soon_threadsafe");
+    method = name == NULL ? NULL : PyObject_GetAttr(op->loop, name);
+    args = Py_BuildValue("(OO)", callback, (PyObject *)op);
+    kwargs = Py_BuildValue("{sO}", "context", context);
+    r = method != NULL && args != NULL && kwargs != NULL ? PyObject_Call(method, args, kwargs)
+                                                         : NULL;
+    Py_XDECREF(name);
+    Py_XDECREF(method);
+    Py_XDECREF(args);
+    Py_XDECREF(kwargs);
+    if (r == NULL && PyErr_ExceptionMatches(PyExc_RuntimeError)) {
+        PyErr_Clear(); /* the loop is closed: nobody waits there any more */
+    }
+    Py_XDECREF(r);
+    unraisable(callback);
+}
+
+void op_call_waiters(struct op *op, struct binding *direct)
+{
+    PyObject *callback = op->callback, *context = op->context, *more = op->more;
+
+    op->callback = op->context = op->more = NULL;
+    if (callback != NULL) {
+        schedule(op, callback, context, direct);
+        Py_DECREF(callback);
+        Py_DECREF(context);
+    }
+    for (Py_ssize_t i = 0; more != NULL && i < PyList_Size(more); i++) {
+        PyObject *pair = PyList_GetItem(more, i);
+
+        schedule(op, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1), NULL);
+    }
+    Py_XDECREF(more);
+}
+
+void op_tell(struct op *op, struct binding *direct)
+{
+    struct core *c = op->core;
+
+    op->told = true;
+    op_give_back(op);
+    if (op->since != 0) {
+        /* It went to sleep for a time that a spin would have bridged: spin again from now on. */
+        if (now_ns() - op->since < c->spin_ns) {
+            c->spin_now = c->spin_ns;
+        }
+        op->since = 0;
+    }
+    if (op->callback != NULL) {
+        op_call_waiters(op, direct);
+    }
+    Py_DECREF((PyObject *)op);
+}
+/* ---- Cancelling ---- */
+
+/* Nobody waits any more; the buffer stays held until the final event. */
+bool op_stop(struct op *op)
+{
+    struct binding *b;
+
+    if (op_over(op)) {
+        return false;
+    }
+    op->cancelled = true;
+    op->waiting = false;
+    if (op->id != 0) {
+        hws_cancel(op->id);
+    }
+    if ((b = binding_of_thread(op->core)) != NULL && binding_schedule(op->core, b) < 0) {
+        PyErr_Clear();
+    }
+    if (op->callback != NULL) {
+        op_call_waiters(op, NULL);
+    }
+    return true;
+}
+
+PyObject *op_cancel(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    (void)args;
+    (void)kwargs;
+    return PyBool_FromLong(op_stop((struct op *)(void *)self));
+}
+
+/* throw(exception) and throw(type, value, traceback): the task that awaits is interrupted. */
+PyObject *op_throw(PyObject *self, PyObject *args)
+{
+    PyObject *type, *val = NULL, *tb = NULL;
+
+    if (!PyArg_ParseTuple(args, "O|OO:throw", &type, &val, &tb)) {
+        return NULL;
+    }
+    op_stop((struct op *)(void *)self);
+    if (PyExceptionInstance_Check(type)) {
+        PyErr_SetObject((PyObject *)Py_TYPE(type), type);
+    } else if (val == Py_None || val == NULL) {
+        PyErr_SetNone(type);
+    } else {
+        PyErr_SetObject(type, val);
+    }
+    return NULL;
+}
+
+PyObject *op_close(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    op_stop((struct op *)(void *)self);
+    Py_RETURN_NONE;
+}
+
+/* ---- The interface of a future ---- */
+
+PyObject *op_done(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(op_over((struct op *)(void *)self));
+}
+
+PyObject *op_cancelled(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(((struct op *)(void *)self)->cancelled);
+}
+
+PyObject *op_result(PyObject *self, PyObject *unused)
+{
+    struct op *op = (struct op *)(void *)self;
+
+    (void)unused;
+    if (!op_over(op)) {
+        PyErr_SetString(invalid_state, "the operation goes on");
+        return NULL;
+    }
+    return op_value(op);
+}
+
+PyObject *op_exception(PyObject *self, PyObject *unused)
+{
+    struct op *op = (struct op *)(void *)self;
+
+    if (!op_over(op) || op->cancelled) {
+        return op_result(self, unused);
+    }
+    return op_failure(op);
+}
+
+PyObject *op_add_done_callback(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"fn", "context", NULL};
+    struct op *op = (struct op *)(void *)self;
+    PyObject *fn, *context = Py_None, *pair;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$O:add_done_callback", names, &fn,
+                                     &context) ||
+        op_bind(op) < 0) {
+        return NULL;
+    }
+    if (context == Py_None) {
+        context = PyObject_CallNoArgs(copy_context);
+        if (context == NULL) {
+            return NULL;
+        }
+    } else {
+        Py_INCREF(context);
+    }
+    if (op_over(op)) {
+        schedule(op, fn, context, NULL);
+        Py_DECREF(context);
+    } else if (op->callback == NULL) {
+        Py_INCREF(fn);
+        op->callback = fn;
+        op->context = context;
+    } else {
+        pair = Py_BuildValue("(ON)", fn, context);
+        if (pair == NULL || (op->more == NULL && (op->more = PyList_New(0)) == NULL) ||
+            PyList_Append(op->more, pair) < 0) {
+            Py_XDECREF(pair);
+            return NULL;
+        }
+        Py_DECREF(pair);
+    }
+    Py_RETURN_NONE;
+}
+
+/* _on_end(fn): fn(operation) is called where its end is noticed; no loop is needed. */
+PyObject *op_on_end(PyObject *self, PyObject *fn)
+{
+    struct op *op = (struct op *)(void *)self;
+
+    if (op->loop != NULL || op->callback != NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "the operation is waited for already");
+        return NULL;
+    }
+    if (op_over(op)) {
+        return PyObject_CallFunctionObjArgs(fn, self, NULL);
+    }
+    Py_INCREF(fn);
+    Py_INCREF(Py_None);
+    op->callback = fn;
+    op->context = Py_None;
+    Py_RETURN_NONE;
+}
+
+PyObject *op_remove_done_callback(PyObject *self, PyObject *fn)
+{
+    struct op *op = (struct op *)(void *)self;
+    long removed = 0;
+
+    for (Py_ssize_t i = op->more == NULL ? 0 : PyList_Size(op->more); i-- > 0;) {
+        int same =
+            PyObject_RichCompareBool(PyTuple_GetItem(PyList_GetItem(op->more, i), 0), fn, Py_EQ);
+
+        if (same < 0 || (same > 0 && PySequence_DelItem(op->more, i) < 0)) {
+            return NULL;
+        }
+        removed += same;
+    }
+    if (op->callback != NULL) {
+        int same = PyObject_RichCompareBool(op->callback, fn, Py_EQ);
+
+        if (same < 0) {
+            return NULL;
+        }
+        if (same > 0) {
+            PyObject *first =
+                op->more != NULL && PyList_Size(op->more) > 0 ? PyList_GetItem(op->more, 0) : NULL;
+
+            removed++;
+            Py_CLEAR(op->callback);
+            Py_CLEAR(op->context);
+            if (first != NULL) {
+                op->callback = PyTuple_GetItem(first, 0);
+                op->context = PyTuple_GetItem(first, 1);
+                Py_INCREF(op->callback);
+                Py_INCREF(op->context);
+                PySequence_DelItem(op->more, 0);
+            }
+        }
+    }
+    return PyLong_FromLong(removed);
+}
+
+PyObject *op_get_loop(PyObject *self, PyObject *unused)
+{
+    struct op *op = (struct op *)(void *)self;
+
+    (void)unused;
+    if (op_bind(op) < 0) {
+        return NULL;
+    }
+    Py_INCREF(op->loop);
+    return op->loop;
+}
+
+int op_future_import(void)
+{
+    PyObject *m = PyImport_ImportModule("asyncio");
+
+    if (m == NULL) {
+        return -1;
+    }
+    op_cancelled_error = PyObject_GetAttrString(m, "CancelledError");
+    invalid_state = PyObject_GetAttrString(m, "InvalidStateError");
+    Py_DECREF(m);
+    if ((m = PyImport_ImportModule("contextvars")) == NULL) {
+        return -1;
+    }
+    copy_context = PyObject_GetAttrString(m, "copy_context");
+    Py_DECREF(m);
+    return op_cancelled_error == NULL || invalid_state == NULL || copy_context == NULL ? -1 : 0;
+}

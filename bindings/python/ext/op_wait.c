@@ -1,0 +1,241 @@
+/*
+ * Waiting for an operation. An await first makes progress itself for a bounded time; only if that
+ * brings nothing does the loop wait for the worker's descriptor.
+ */
+#include "op.h"
+
+/* Progress under the GIL before it is released: a few microseconds. */
+#define QUICK 48
+/* Work between two looks at whether the loop is due, and how long it may wait for its turn. */
+#define CREDIT 64
+#define TURN_NS 1000000u
+/* A blocking wait looks for signals so often. */
+#define SLICE_NS 20000000u
+
+/* Progress without the GIL while that is productive or the spin lasts. */
+static void spin_unlocked(struct op *op, uint32_t spin_ns)
+{
+    struct core *c = op->core;
+    uint64_t start = now_ns(), idle = start, now;
+
+    if (c->fd < 0) {
+        /* A progress thread stands aside only for a real wait. */
+        hws_worker_wait(c->id, spin_ns);
+        return;
+    }
+    do {
+        int done = 0;
+
+        for (int i = 0; i < 16 && !op_over(op); i++) {
+            int r = core_progress(c);
+
+            done += r > 0 ? r : 0;
+        }
+        now = now_ns();
+        if (done != 0) {
+            idle = now;
+        }
+    } while (!op_over(op) && now - idle < spin_ns && now - start < TURN_NS);
+}
+
+/* Others of this loop wait for their turn: do not hold them up. */
+static bool loop_is_busy(const struct binding *b)
+{
+    return b->ready != NULL && PyObject_Size(b->ready) > (b->due ? 1 : 0);
+}
+
+/* Make progress for a bounded time. -1 with an error set. */
+static int spin(struct op *op)
+{
+    struct core *c = op->core;
+    struct binding *b = binding_of_thread(c);
+    uint32_t spin_now = c->spin_now;
+
+    if ((b == NULL || !b->due) &&
+        ((b = binding_running(c)) == NULL || binding_schedule(c, b) < 0)) {
+        return -1;
+    }
+    if (loop_is_busy(b)) {
+        core_progress(c);
+        return 0;
+    }
+    for (int i = 0; i < QUICK && !op_over(op); i++) {
+        if (core_progress(c) == HWS_E_BUSY && i > 4) {
+            break;
+        }
+    }
+    if (op_over(op)) {
+        return 0;
+    }
+    if (spin_now >= 2000) {
+        UNLOCKED(spin_unlocked(op, spin_now));
+        c->spin_now =
+            op_over(op) ? (spin_now * 2 < c->spin_ns ? spin_now * 2 : c->spin_ns) : spin_now / 2;
+        c->spun++;
+    }
+    return 0;
+}
+
+/* Whether the loop must get its turn before an operation that is done may go on. */
+static bool turn_due(struct core *c)
+{
+    uint64_t now = now_ns();
+
+    c->credit = CREDIT;
+    if (now - c->turn < TURN_NS) {
+        return false;
+    }
+    c->turn = now;
+    return true;
+}
+
+int op_bind(struct op *op)
+{
+    struct binding *b;
+
+    if (op->loop != NULL && op != op->core->done) {
+        return 0;
+    }
+    if ((b = binding_running(op->core)) == NULL) {
+        return -1;
+    }
+    Py_INCREF(b->loop);
+    replace(&op->loop, b->loop);
+    op->thread = b->thread;
+    return op_over(op) ? 0 : binding_schedule(op->core, b);
+}
+
+PySendResult op_send(PyObject *self, PyObject *arg, PyObject **out)
+{
+    struct op *op = (struct op *)(void *)self;
+    struct core *c = op->core;
+
+    (void)arg;
+    if (!op_over(op) && !op->waiting && spin(op) < 0) {
+        *out = NULL;
+        return PYGEN_ERROR;
+    }
+    if (op_over(op)) {
+        if (!op->told) {
+            core_drain(c, NULL);
+        }
+        if (!op->yielded && --c->credit == 0 && turn_due(c)) {
+            op->yielded = true;
+            *out = Py_None;
+            Py_INCREF(Py_None);
+            return PYGEN_NEXT;
+        }
+        op->yielded = false;
+        *out = op_value(op);
+        return *out == NULL ? PYGEN_ERROR : PYGEN_RETURN;
+    }
+    if (op_bind(op) < 0) {
+        *out = NULL;
+        return PYGEN_ERROR;
+    }
+    if (op->since == 0) {
+        op->since = now_ns();
+    }
+    c->slept++;
+    op->waiting = op->blocking = true;
+    *out = self;
+    Py_INCREF(self);
+    return PYGEN_NEXT;
+}
+
+static void stop_iteration(PyObject *result)
+{
+    PyObject *e;
+
+    if (result != Py_None) {
+        e = PyObject_CallFunctionObjArgs(PyExc_StopIteration, result, NULL);
+        if (e != NULL) {
+            PyErr_SetObject(PyExc_StopIteration, e);
+            Py_DECREF(e);
+        }
+    }
+    Py_DECREF(result);
+}
+
+PyObject *op_next(PyObject *self)
+{
+    PyObject *result = NULL;
+
+    switch (op_send(self, Py_None, &result)) {
+    case PYGEN_NEXT:
+        return result;
+    case PYGEN_RETURN:
+        stop_iteration(result);
+        return NULL;
+    default:
+        return NULL;
+    }
+}
+
+PyObject *op_send_method(PyObject *self, PyObject *arg)
+{
+    PyObject *r = op_next(self);
+
+    (void)arg;
+    if (r == NULL && !PyErr_Occurred()) {
+        PyErr_SetNone(PyExc_StopIteration);
+    }
+    return r;
+}
+
+PyObject *op_await(PyObject *self)
+{
+    Py_INCREF(self);
+    return self;
+}
+/* ---- Blocking ---- */
+
+/** wait(timeout=None): block until the operation has ended; other threads run meanwhile. */
+PyObject *op_wait(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"timeout", NULL};
+    struct op *op = (struct op *)(void *)self;
+    struct core *c = op->core;
+    PyObject *seconds = Py_None;
+    uint64_t timeout, end = 0;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:wait", names, &seconds) ||
+        to_timeout(seconds, &timeout) < 0) {
+        return NULL;
+    }
+    for (int i = 0; i < QUICK && !op_over(op); i++) {
+        core_progress(c);
+    }
+    if (!op_over(op) && timeout != 0 && timeout != HWS_FOREVER) {
+        end = now_ns() + timeout;
+    }
+    Py_INCREF(self);
+    while (!op_over(op)) {
+        uint64_t now = end == 0 ? 0 : now_ns(), slice = SLICE_NS;
+
+        if (end != 0 && now >= end) {
+            Py_DECREF(self);
+            PyErr_SetString(PyExc_TimeoutError, "the operation goes on");
+            return NULL;
+        }
+        if (end != 0 && end - now < slice) {
+            slice = end - now;
+        }
+        atomic_fetch_add(&c->blocked, 1);
+        if (!op_over(op)) {
+            UNLOCKED(hws_worker_wait(c->id, slice));
+        }
+        atomic_fetch_sub(&c->blocked, 1);
+        core_drain(c, NULL);
+        if (PyErr_CheckSignals() < 0) {
+            op_stop(op);
+            Py_DECREF(self);
+            return NULL;
+        }
+    }
+    if (!op->told && !op->cancelled) {
+        core_drain(c, NULL);
+    }
+    Py_DECREF(self);
+    return op_value(op);
+}
