@@ -59,3 +59,9 @@ void hws__cm_deafen(struct hws__uworker *u, ucp_listener_h listener)
         hws__ucx.ucp_worker_progress(u->ucx);
     }
 }
+
+void hws__cm_drop(int fd)
+{
+    hws__ucx.ucs_async_remove_handler(fd, 1);
+    shutdown(fd, SHUT_RDWR); /* UCX closes it with its worker */
+}

@@ -373,6 +373,7 @@ void hws__listener_close(struct hws__listener *l)
             hws__hello_refuse(ep, HWS_E_REJECTED);
         }
     }
+    hws__strangers_end(l);
     hws__ucx.ucp_listener_destroy(l->ucx);
     for (uint32_t i = 0; i < l->ucx6_count; i++) {
         hws__ucx.ucp_listener_destroy(l->ucx6[i]);

@@ -102,8 +102,7 @@ int hws__sockets_each(bool (*fn)(int fd, void *arg), void *arg)
     return found;
 }
 
-/* A TCP socket on this local port, and its address. */
-static bool is_on(int fd, uint16_t port, struct sockaddr_storage *local)
+bool hws__sockets_is_on(int fd, uint16_t port, struct sockaddr_storage *local)
 {
     socklen_t length = sizeof *local;
 
@@ -116,7 +115,7 @@ bool hws__sockets_listens(int fd, uint16_t port)
 {
     struct sockaddr_storage local;
 
-    return is_on(fd, port, &local) && option(fd, SO_ACCEPTCONN) == 1;
+    return hws__sockets_is_on(fd, port, &local) && option(fd, SO_ACCEPTCONN) == 1;
 }
 
 struct ends {
@@ -130,7 +129,7 @@ static bool has_ends(int fd, void *arg)
     struct sockaddr_storage a;
     socklen_t length = sizeof a;
 
-    if (!is_on(fd, ends->port, &a) ||
+    if (!hws__sockets_is_on(fd, ends->port, &a) ||
         (ends->local != NULL && !hws__address_same(&a, ends->local))) {
         return false;
     }
@@ -176,7 +175,7 @@ static bool add_accepted(int fd, void *arg)
 
     a->fd = fd;
     a->inode = inode_of(fd);
-    list->n += a->inode != 0 && is_on(fd, list->port, &local) &&
+    list->n += a->inode != 0 && hws__sockets_is_on(fd, list->port, &local) &&
                getpeername(fd, (struct sockaddr *)&a->peer, &length) == 0;
     return list->n == list->room;
 }

@@ -19,6 +19,8 @@ void hws__sockets_watch_peer(int efd, unsigned milliseconds);
 
 /** Call fn with each descriptor of this process until it returns true. Returns that one, or -1. */
 int hws__sockets_each(bool (*fn)(int fd, void *arg), void *arg);
+/** fd is a TCP socket on a local port; its address. */
+bool hws__sockets_is_on(int fd, uint16_t port, struct sockaddr_storage *local);
 /** fd is a socket that listens on a local port. */
 bool hws__sockets_listens(int fd, uint16_t port);
 

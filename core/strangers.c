@@ -1,11 +1,14 @@
 #include "strangers.h"
 #include "address.h"
+#include "cm_socket.h"
 #include "endpoint.h"
 #include "log.h"
 #include "progress.h"
 #include "sockets.h"
+#include "ucx_loader.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #define CONNECTIONS 1024u
 
@@ -111,4 +114,29 @@ void hws__strangers_watch(struct hws__listener *l)
         !hws__background_later(&l->worker->context->background, &k->job, k->interval)) {
         look_free(k);
     }
+}
+
+static bool end_stranger(int fd, void *arg)
+{
+    const struct hws__listener *l = arg;
+    struct sockaddr_storage local, peer;
+    socklen_t length = sizeof peer;
+    char host[sizeof l->address];
+
+    if (!hws__sockets_is_on(fd, l->port, &local) ||
+        getpeername(fd, (struct sockaddr *)&peer, &length) != 0) {
+        return false;
+    }
+    hws__address_host(&local, host, sizeof host);
+    if ((strcmp(l->address, "0.0.0.0") == 0 || strcmp(host, l->address) == 0) &&
+        !is_endpoint(l->worker, &peer)) {
+        hws__cm_drop(fd);
+    }
+    return false;
+}
+
+void hws__strangers_end(struct hws__listener *l)
+{
+    hws__sockets_each(end_stranger, l);
+    hws__ucx.ucp_worker_progress(l->worker->main->ucx);
 }

@@ -10,4 +10,10 @@
 /** Look after a listener from now on. Owner only. */
 void hws__strangers_watch(struct hws__listener *l);
 
+/**
+ * Before a listener is destroyed: end what is connected and has not asked yet. UCX 1.13 hands a request
+ * that comes later to the listener, which is gone. Owner only.
+ */
+void hws__strangers_end(struct hws__listener *l);
+
 #endif
