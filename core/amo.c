@@ -149,10 +149,10 @@ int32_t hws_atomic(hws_id rkey, uint64_t address, uint32_t action, uint32_t size
                    uint64_t compare, void *result, const hws_op_opts *opts, hws_id *op)
 {
     struct hws__post p;
-    int32_t r;
+    int32_t r = HWS_OK;
 
     HWS__ENTER();
-    if ((r = hws__rma_init(&p, atomic_run, HWS_EVENT_ATOMIC, rkey, address, result, 0)) < 0) {
+    if (!hws__rma_init(&p, atomic_run, HWS_EVENT_ATOMIC, rkey, address, result, 0, &r)) {
         return r;
     }
     p.operand = value;

@@ -41,10 +41,12 @@ int32_t hws_put_notify(hws_id rkey, uint64_t address, const void *buffer, uint64
                        uint64_t value, const hws_op_opts *opts, hws_id *op)
 {
     struct hws__post p;
-    int32_t r;
+    int32_t r = HWS_OK;
 
     HWS__ENTER();
-    r = hws__rma_init(&p, notify_run, HWS_EVENT_PUT, rkey, address, buffer, length);
+    if (!hws__rma_init(&p, notify_run, HWS_EVENT_PUT, rkey, address, buffer, length, &r)) {
+        return r;
+    }
     p.operand = value;
-    return r < 0 ? r : hws__post(&p, opts, op);
+    return hws__post(&p, opts, op);
 }

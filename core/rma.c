@@ -5,14 +5,14 @@
 #include "ucx_loader.h"
 #include <string.h>
 
-int32_t hws__rma_init(struct hws__post *p, int32_t (*run)(struct hws__post *), uint32_t kind,
-                      hws_id rkey, uint64_t address, const void *buffer, uint64_t length)
+bool hws__rma_init(struct hws__post *p, int32_t (*run)(struct hws__post *), uint32_t kind,
+                   hws_id rkey, uint64_t address, const void *buffer, uint64_t length,
+                   int32_t *error)
 {
-    int32_t r = HWS_OK;
-    struct hws__rkey *k = hws__obj_get(rkey, HWS_KIND_RKEY, &r);
+    struct hws__rkey *k = hws__obj_get(rkey, HWS_KIND_RKEY, error);
 
     if (k == NULL) {
-        return r;
+        return false;
     }
     hws__post_init(p, run, kind, atomic_load_explicit(&k->ep->obj.id, memory_order_relaxed), buffer,
                    length);
@@ -21,7 +21,7 @@ int32_t hws__rma_init(struct hws__post *p, int32_t (*run)(struct hws__post *), u
     p->worker = k->worker;
     p->rkey = rkey;
     p->mask = address;
-    return HWS_OK;
+    return true;
 }
 
 struct hws__rkey *hws__rma_key(const struct hws__post *p, uint64_t feature, uint64_t length,
@@ -133,20 +133,24 @@ int32_t hws_put(hws_id rkey, uint64_t address, const void *buffer, uint64_t leng
                 const hws_op_opts *opts, hws_id *op)
 {
     struct hws__post p;
-    int32_t r;
+    int32_t r = HWS_OK;
 
     HWS__ENTER();
-    r = hws__rma_init(&p, transfer_run, HWS_EVENT_PUT, rkey, address, buffer, length);
-    return r < 0 ? r : hws__post(&p, opts, op);
+    if (!hws__rma_init(&p, transfer_run, HWS_EVENT_PUT, rkey, address, buffer, length, &r)) {
+        return r;
+    }
+    return hws__post(&p, opts, op);
 }
 
 int32_t hws_get(hws_id rkey, uint64_t address, void *buffer, uint64_t length,
                 const hws_op_opts *opts, hws_id *op)
 {
     struct hws__post p;
-    int32_t r;
+    int32_t r = HWS_OK;
 
     HWS__ENTER();
-    r = hws__rma_init(&p, transfer_run, HWS_EVENT_GET, rkey, address, buffer, length);
-    return r < 0 ? r : hws__post(&p, opts, op);
+    if (!hws__rma_init(&p, transfer_run, HWS_EVENT_GET, rkey, address, buffer, length, &r)) {
+        return r;
+    }
+    return hws__post(&p, opts, op);
 }

@@ -38,9 +38,10 @@ struct hws__rma_job {
 
 /* ---- all ways ---- */
 
-/** Set up a posting on a key and an address at the peer; 0, or the error of the key's id. */
-int32_t hws__rma_init(struct hws__post *p, int32_t (*run)(struct hws__post *), uint32_t kind,
-                      hws_id rkey, uint64_t address, const void *buffer, uint64_t length);
+/** Set up a posting on a key and an address at the peer; false: `*error` is that of the key's id. */
+bool hws__rma_init(struct hws__post *p, int32_t (*run)(struct hws__post *), uint32_t kind,
+                   hws_id rkey, uint64_t address, const void *buffer, uint64_t length,
+                   int32_t *error);
 /** The key of a posting, under ownership: usable, with the feature and in bounds; or the error. */
 struct hws__rkey *hws__rma_key(const struct hws__post *p, uint64_t feature, uint64_t length,
                                int32_t *error);
