@@ -60,6 +60,12 @@ void hws__cm_deafen(struct hws__uworker *u, ucp_listener_h listener)
     }
 }
 
+void hws__cm_reject(struct hws__uworker *u, ucp_listener_h listener, ucp_conn_request_h request)
+{
+    hws__ucx.ucp_listener_reject(listener, request);
+    hws__ucx.ucp_worker_progress(u->ucx);
+}
+
 void hws__cm_drop(int fd)
 {
     hws__ucx.ucs_async_remove_handler(fd, 1);

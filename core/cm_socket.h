@@ -25,6 +25,9 @@ void hws__cm_pause(struct hws__uworker *u, const struct sockaddr_storage *client
 /** Before a listener of u is destroyed: the same for its socket. Progresses u. */
 void hws__cm_deafen(struct hws__uworker *u, ucp_listener_h listener);
 
+/** Refuse a request of u, and leave no event of it behind: it is closed soon. Progresses u. */
+void hws__cm_reject(struct hws__uworker *u, ucp_listener_h listener, ucp_conn_request_h request);
+
 /** Take a connection that is no endpoint yet away from u for ever, and end it. Progresses nothing. */
 void hws__cm_drop(int fd);
 

@@ -70,6 +70,16 @@ struct hws__client hws__client_parse(uint64_t id)
     };
 }
 
+/*
+ * A message on its way; an address may follow. Sent as a list of one piece: while a connection changes
+ * from TCP to shared memory, UCX 1.22 writes what it had taken for a short message of TCP's, up to 8 KiB,
+ * into one 128-byte slot of the peer's queue and over those behind it. A list is never sent that way.
+ */
+struct outgoing {
+    ucp_dt_iov_t piece;
+    struct control control;
+};
+
 static void sent(void *request, ucs_status_t status, void *user_data)
 {
     (void)status; /* an error of the endpoint is reported by its handler */
@@ -81,18 +91,23 @@ static void sent(void *request, ucs_status_t status, void *user_data)
 static void send_control(struct hws__endpoint *ep, struct control *c, enum type type)
 {
     ucp_request_param_t p = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-                                             UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
+                                             UCP_OP_ATTR_FIELD_USER_DATA |
+                                             UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_FLAGS,
                              .flags = UCP_AM_SEND_FLAG_REPLY | UCP_AM_SEND_FLAG_EAGER,
-                             .cb.send = sent};
+                             .cb.send = sent,
+                             .datatype = ucp_dt_make_iov()};
     bool by_address = type == HELLO && ep->reason == HWS_REASON_ADDRESS;
     uint64_t address = 0;
-    struct control *m =
-        by_address ? hws__address_own(ep->uworker, sizeof *m, &address) : malloc(sizeof *m);
+    struct outgoing *o =
+        by_address ? hws__address_own(ep->uworker, sizeof *o, &address) : malloc(sizeof *o);
+    struct control *m;
 
-    if (m == NULL || ep->ucx == NULL) {
-        free(m);
+    if (o == NULL || ep->ucx == NULL) {
+        free(o);
         return;
     }
+    m = &o->control;
+    o->piece = (ucp_dt_iov_t){m, sizeof *m};
     *m = *c;
     m->magic = MAGIC;
     m->type = (uint8_t)type;
@@ -106,10 +121,10 @@ static void send_control(struct hws__endpoint *ep, struct control *c, enum type 
     m->reason = ep->reason;
     m->multi_bytes_max = ep->worker->multi_bytes_max;
     m->multi_count_max = ep->worker->multi_count_max;
-    p.user_data = m;
+    p.user_data = o;
     if (!UCS_PTR_IS_PTR(hws__ucx.ucp_am_send_nbx(
-            ep->ucx, HWS__AM_CONTROL, address != 0 ? m + 1 : NULL, address, m, sizeof *m, &p))) {
-        free(m);
+            ep->ucx, HWS__AM_CONTROL, address != 0 ? o + 1 : NULL, address, &o->piece, 1, &p))) {
+        free(o);
     }
     hws__uworker_heat(ep->uworker);
 }

@@ -47,7 +47,7 @@ static void reject(struct hws__listener *l, ucp_conn_request_h request, const ch
 {
     hws__log(HWS_LOG_INFO, "listener %s:%u: a connection is refused: %s", l->address,
              (unsigned)l->port, why);
-    hws__ucx.ucp_listener_reject(l->ucx, request);
+    hws__cm_reject(l->worker->main, l->ucx, request);
 }
 
 /* Where a request goes, by what the client says before anything is accepted. */
@@ -177,7 +177,7 @@ void hws__endpoint_uworker(struct hws__endpoint *ep, struct hws__uworker *u)
     if (ep->server) {
         if ((l = hws__listener_of(ep)) != NULL) {
             l->redirected++;
-            hws__ucx.ucp_listener_reject(l->ucx, ep->request);
+            hws__cm_reject(l->worker->main, l->ucx, ep->request);
         }
         HWS__COUNT(w, fallbacks, 1);
         ep->request = NULL;
@@ -348,6 +348,14 @@ int32_t hws_listen(hws_id worker, const char *host, uint16_t port, const hws_lis
     return r;
 }
 
+/* Also those that come meanwhile. */
+static void reject_pending(struct hws__listener *l)
+{
+    while (l->pending_count != 0) {
+        hws__cm_reject(l->worker->main, l->ucx, l->pending[--l->pending_count]);
+    }
+}
+
 void hws__listener_close(struct hws__listener *l)
 {
     hws_event e = {.kind = HWS_EVENT_CLOSED, .source = l->obj.id};
@@ -357,15 +365,12 @@ void hws__listener_close(struct hws__listener *l)
     for (uint32_t i = 0; i < l->ucx6_count; i++) {
         hws__cm_deafen(w->main, l->ucx6[i]);
     }
-    for (uint32_t i = 0; i < l->pending_count; i++) {
-        hws__ucx.ucp_listener_reject(l->ucx, l->pending[i]);
-    }
-    l->pending_count = 0;
+    reject_pending(l);
     for (struct hws__list *n = w->endpoints.next; n != &w->endpoints; n = n->next) {
         struct hws__endpoint *ep = hws__container(n, struct hws__endpoint, link);
 
         if (ep->listener == l->obj.id && ep->request != NULL) {
-            hws__ucx.ucp_listener_reject(l->ucx, ep->request);
+            hws__cm_reject(l->worker->main, l->ucx, ep->request);
             ep->request = NULL;
             hws__endpoint_fail(ep, HWS_E_CLOSING, "the listener is closed");
         } else if (ep->listener == l->obj.id && ep->ucx != NULL && !ep->failed && !ep->refused &&
@@ -374,6 +379,7 @@ void hws__listener_close(struct hws__listener *l)
         }
     }
     hws__strangers_end(l);
+    reject_pending(l); /* which were on their way inside UCX */
     hws__ucx.ucp_listener_destroy(l->ucx);
     for (uint32_t i = 0; i < l->ucx6_count; i++) {
         hws__ucx.ucp_listener_destroy(l->ucx6[i]);

@@ -225,16 +225,9 @@ CASE(closed_listener_refuses_but_its_endpoints_live)
 CASE(listener_closed_while_workers_are_made_for_its_peers)
 {
     enum { PEERS = 6 };
-    hws_library_info ucx = {.struct_size = sizeof(ucx)};
     t_pair pair;
     hws_id clients[PEERS];
 
-    CHECK_OK(hws_library_open(NULL, &ucx));
-    if (ucx.ucx_minor > 13) {
-        SKIP(
-            "known defect: UCX 1.22 crashes in uct_mm_iface_free_rx_descs() when a worker of such a "
-            "connection is destroyed");
-    }
     t_pair_listen(&pair, NULL);
     for (int i = 0; i < PEERS; i++) {
         clients[i] = dial(&pair, "127.0.0.1", pair.port, 0, NULL);
