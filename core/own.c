@@ -64,6 +64,10 @@ bool hws__own_compete(struct hws__worker *w)
         atomic_compare_exchange_strong(&w->obj.owner, &self, 0);
         return false;
     }
+    /* The favourite may have written over it, and left: then nobody owns. From here on it cannot. */
+    if (atomic_load_explicit(&w->obj.owner, memory_order_relaxed) != self) {
+        return false;
+    }
     atomic_store_explicit(&f->thread, 0, memory_order_relaxed);
     f->needed = f->needed == 0 ? 2 * STREAK : f->needed < STREAK_MAX ? 2 * f->needed : f->needed;
     f->last = self;
