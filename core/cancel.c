@@ -57,9 +57,9 @@ uint64_t hws__op_expire(struct hws__worker *w, uint64_t now)
 
 static void cancel_command(struct hws__worker *w, void *arg)
 {
-    struct hws__op *op = hws__op_find((hws_id)(uintptr_t)arg);
+    struct hws__op *op = hws__op_find_open(w, (hws_id)(uintptr_t)arg);
 
-    if (op != NULL && op->worker == w) {
+    if (op != NULL) {
         end_early(op, HWS_E_CANCELED);
     }
 }

@@ -29,18 +29,17 @@ static void message_command(struct hws__worker *w, void *arg)
 
 static void op_command(struct hws__worker *w, void *arg)
 {
-    struct hws__op *op = hws__op_find((hws_id)(uintptr_t)arg);
+    hws_id id = (hws_id)(uintptr_t)arg;
+    struct hws__op *op = hws__op_find_open(w, id);
 
-    if (op == NULL || op->worker != w) {
+    if (op != NULL && op->stage != HWS__STAGE_ENDED) {
+        atomic_fetch_or(&op->flags, HWS_OP_DETACHED);
         return;
     }
-    if (op->stage == HWS__STAGE_ENDED) {
-        if (hws__op_claim(op, (hws_id)(uintptr_t)arg)) {
-            hws__op_unclaimed(op);
-            hws__op_release(op);
-        }
-    } else {
-        atomic_fetch_or(&op->flags, HWS_OP_DETACHED);
+    op = hws__op_find(id);
+    if (op != NULL && op->worker == w && hws__op_claim(op, id)) {
+        hws__op_unclaimed(op);
+        hws__op_release(op);
     }
 }
 

@@ -274,6 +274,18 @@ struct hws__op *hws__op_find(hws_id id)
     return op != NULL && atomic_load_explicit(&op->id, memory_order_acquire) == id ? op : NULL;
 }
 
+struct hws__op *hws__op_find_open(const struct hws__worker *w, hws_id id)
+{
+    struct hws__op *op = hws__op_find(id);
+
+    if (op == NULL || op->worker != w ||
+        atomic_load_explicit(&op->done, memory_order_acquire) == HWS__ENDED) {
+        return NULL;
+    }
+    /* Not claimed before the look at `done` either. */
+    return atomic_load_explicit(&op->id, memory_order_acquire) == id ? op : NULL;
+}
+
 int32_t hws__op_id_error(hws_id id)
 {
     uint32_t generation =

@@ -164,6 +164,11 @@ void hws__op_drain(struct hws__worker *w);
 void hws__op_prepare(struct hws__op *op, const struct hws__post *p);
 /** The operation named by `id`, or null. */
 struct hws__op *hws__op_find(hws_id id);
+/**
+ * The same under ownership of `w`, if it is w's and its end is not known to others: only then does it stay
+ * what it is, since whoever sees the end may claim the operation and give it back.
+ */
+struct hws__op *hws__op_find_open(const struct hws__worker *w, hws_id id);
 int32_t hws__op_id_error(hws_id id);
 /** Give out so many slots at most, a multiple of 256: for tests of what happens without one. */
 void hws__op_limit(uint32_t slots);
