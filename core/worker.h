@@ -74,10 +74,10 @@ struct hws__worker {
     _Atomic uint32_t waking;   /* threads inside hws__wake() */
     _Atomic bool wakeable;     /* wakefd is there */
     _Atomic bool armed;        /* the host polls epfd */
-    _Atomic uint32_t signalled;
-    _Atomic uint32_t activity; /* grows while somebody makes progress */
     _Atomic(struct hws__op *) submissions;
     _Atomic(struct hws__op *) returned; /* operations given back by other threads */
+    _Atomic uint32_t signalled;
+    _Atomic uint32_t activity; /* grows while somebody makes progress */
 
     _Alignas(64) struct hws__list hot;
     uint32_t tick;   /* sweeps until the slow checks */
