@@ -129,28 +129,26 @@ static int32_t transfer_run(struct hws__post *p)
     return put ? put_message(p, k, bytes) : get_message(p, k, bytes);
 }
 
-int32_t hws_put(hws_id rkey, uint64_t address, const void *buffer, uint64_t length,
-                const hws_op_opts *opts, hws_id *op)
+static int32_t transfer(uint32_t kind, hws_id rkey, uint64_t address, const void *buffer,
+                        uint64_t length, const hws_op_opts *opts, hws_id *op)
 {
     struct hws__post p;
     int32_t r = HWS_OK;
 
     HWS__ENTER();
-    if (!hws__rma_init(&p, transfer_run, HWS_EVENT_PUT, rkey, address, buffer, length, &r)) {
-        return r;
-    }
-    return hws__post(&p, opts, op);
+    return hws__rma_init(&p, transfer_run, kind, rkey, address, buffer, length, &r)
+               ? hws__post(&p, opts, op)
+               : r;
+}
+
+int32_t hws_put(hws_id rkey, uint64_t address, const void *buffer, uint64_t length,
+                const hws_op_opts *opts, hws_id *op)
+{
+    return transfer(HWS_EVENT_PUT, rkey, address, buffer, length, opts, op);
 }
 
 int32_t hws_get(hws_id rkey, uint64_t address, void *buffer, uint64_t length,
                 const hws_op_opts *opts, hws_id *op)
 {
-    struct hws__post p;
-    int32_t r = HWS_OK;
-
-    HWS__ENTER();
-    if (!hws__rma_init(&p, transfer_run, HWS_EVENT_GET, rkey, address, buffer, length, &r)) {
-        return r;
-    }
-    return hws__post(&p, opts, op);
+    return transfer(HWS_EVENT_GET, rkey, address, buffer, length, opts, op);
 }

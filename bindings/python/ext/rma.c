@@ -114,29 +114,40 @@ static PyObject *rkey_query(PyObject *self, PyObject *id)
                          info.memory_kind, (unsigned long long)info.endpoint, info.direct);
 }
 
+/* An operation that holds `buffer`, described by m, and its options. Null: an exception is set. */
+static struct op *begin(PyObject *worker, PyObject *buffer, bool writable, PyObject *timeout,
+                        struct memory *m, hws_op_opts *o)
+{
+    struct core *c = core_of(worker);
+    struct op *op;
+    uint64_t ns;
+
+    if (c == NULL || to_timeout(timeout, &ns) < 0 || memory_get(buffer, writable, m) < 0) {
+        return NULL;
+    }
+    if ((op = op_new(c, RESULT_NONE)) == NULL) {
+        memory_release(m);
+        return NULL;
+    }
+    op_take_memory(op, m);
+    op_options(op, ns, HWS_OP_INLINE, m->kind, o);
+    return op;
+}
+
 /* put(worker, rkey, address, buffer, timeout), get(...): move a whole buffer. */
 static PyObject *move(PyObject *args, bool get)
 {
     unsigned long long rkey, address;
     PyObject *worker, *buffer, *timeout;
     struct memory m;
-    struct core *c;
     struct op *op;
     hws_op_opts o;
-    uint64_t ns;
     int32_t r;
 
     if (!PyArg_ParseTuple(args, "OKKOO", &worker, &rkey, &address, &buffer, &timeout) ||
-        (c = core_of(worker)) == NULL || to_timeout(timeout, &ns) < 0 ||
-        memory_get(buffer, get, &m) < 0) {
+        (op = begin(worker, buffer, get, timeout, &m, &o)) == NULL) {
         return NULL;
     }
-    if ((op = op_new(c, RESULT_NONE)) == NULL) {
-        memory_release(&m);
-        return NULL;
-    }
-    op_take_memory(op, &m);
-    op_options(op, ns, HWS_OP_INLINE, m.kind, &o);
     r = get ? hws_get(rkey, address, m.data, m.length, &o, &op->id)
             : hws_put(rkey, address, m.data, m.length, &o, &op->id);
     return op_posted(op, r);
@@ -148,24 +159,15 @@ static PyObject *put_notify(PyObject *self, PyObject *args)
     unsigned long long rkey, address, value;
     PyObject *worker, *buffer, *timeout;
     struct memory m;
-    struct core *c;
     struct op *op;
     hws_op_opts o;
-    uint64_t ns;
 
     (void)self;
     if (!PyArg_ParseTuple(args, "OKKOKO:put_notify", &worker, &rkey, &address, &buffer, &value,
                           &timeout) ||
-        (c = core_of(worker)) == NULL || to_timeout(timeout, &ns) < 0 ||
-        memory_get(buffer, false, &m) < 0) {
+        (op = begin(worker, buffer, false, timeout, &m, &o)) == NULL) {
         return NULL;
     }
-    if ((op = op_new(c, RESULT_NONE)) == NULL) {
-        memory_release(&m);
-        return NULL;
-    }
-    op_take_memory(op, &m);
-    op_options(op, ns, HWS_OP_INLINE, m.kind, &o);
     return op_posted(op, hws_put_notify(rkey, address, m.data, m.length, value, &o, &op->id));
 }
 

@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import weakref
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from . import _constants as c
 from . import _core, _errors
@@ -59,7 +59,27 @@ class _Mapped:
         return len(self._uses) > 0
 
 
-class RegisteredMemory:
+class _Object:
+    """An object of the library that close(), `with` or the end of the last reference gives back."""
+
+    id: int
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "id", 0):
+            with contextlib.suppress(_errors.HawserError):
+                _core.close(self.id)
+
+
+class RegisteredMemory(_Object):
     """Memory that peers can reach by its key. Get one by Context.mem_register() or mem_alloc().
 
     `length` is in bytes; `buffer` is a writable memoryview of it (host memory only). What was
@@ -100,25 +120,14 @@ class RegisteredMemory:
         if id:
             _core.close(id)
 
-    def __enter__(self) -> RegisteredMemory:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
     def __len__(self) -> int:
         return self.length
-
-    def __del__(self) -> None:
-        if getattr(self, "id", 0):
-            with contextlib.suppress(_errors.HawserError):
-                _core.close(self.id)
 
     def __repr__(self) -> str:
         return f"<hawser.RegisteredMemory of {self.length} bytes>"
 
 
-class RemoteKey:
+class RemoteKey(_Object):
     """What reaches a peer's memory. Get one by Endpoint.rkey_unpack().
 
     Offsets are in bytes from the beginning of that memory; its `length` is in bytes, and None for a
@@ -188,22 +197,11 @@ class RemoteKey:
             with contextlib.suppress(_errors.StaleError):  # it went with its endpoint
                 _core.close(id)
 
-    def __enter__(self) -> RemoteKey:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "id", 0):
-            with contextlib.suppress(_errors.HawserError):
-                _core.close(self.id)
-
     def __repr__(self) -> str:
         return f"<hawser.RemoteKey of {self.length} bytes>"
 
 
-class Plan:
+class Plan(_Object):
     """Puts and gets that are prepared once and posted often. Get one by Endpoint.plan()."""
 
     def __init__(self, endpoint: Endpoint, transfers: Iterable[tuple[str, RemoteKey, int, Any]]) -> None:
@@ -229,14 +227,3 @@ class Plan:
         if id:
             with contextlib.suppress(_errors.StaleError):  # it went with its endpoint
                 _core.close(id)
-
-    def __enter__(self) -> Plan:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "id", 0):
-            with contextlib.suppress(_errors.HawserError):
-                _core.close(self.id)
