@@ -38,6 +38,7 @@ struct hws__endpoint *hws__endpoint_new(struct hws__worker *w)
         hws__list_init(&ep->link);
         hws__list_init(&ep->wait_link);
         hws__list_init(&ep->attention);
+        hws__credit_init(&ep->credit);
         hws__scope_init(&ep->scope);
         hws__scope_init(&ep->multi_scope);
         hws__list_init(&ep->multis);
@@ -345,6 +346,7 @@ static void force(struct hws__endpoint *ep)
 {
     hws__endpoint_end_matching(ep, HWS_E_CANCELED);
     hws__rma_end(ep, ep->failed ? ep->status : HWS_E_CANCELED);
+    hws__credit_end(ep, ep->failed ? ep->status : HWS_E_CANCELED);
     if (ep->connect != NULL) {
         struct hws__op *op = ep->connect;
 
@@ -403,6 +405,7 @@ void hws__endpoint_close(struct hws__endpoint *ep)
     if (ep->phase == HWS__PHASE_OPEN && !ep->failed && !ep->peer_closed && !ep->ucx_error &&
         ep->ucx != NULL) {
         hws__endpoint_end_matching(ep, HWS_E_CANCELED);
+        hws__credit_closing(ep);
         start_flush(ep);
     } else {
         force(ep);
@@ -427,6 +430,7 @@ static void ucx_failed(struct hws__endpoint *ep)
     if (ep->peer_closed) {
         hws__endpoint_end_matching(ep, HWS_E_PEER_CLOSED);
         hws__rma_end(ep, HWS_E_PEER_CLOSED);
+        hws__credit_end(ep, HWS_E_PEER_CLOSED);
         drop_unfetched(ep);
         hws__endpoint_detach(ep);
         return;
@@ -453,6 +457,7 @@ static void handle_failure(struct hws__endpoint *ep)
     ep->failure_handled = true;
     hws__endpoint_end_matching(ep, ep->status);
     hws__rma_end(ep, ep->status);
+    hws__credit_end(ep, ep->status);
     drop_unfetched(ep);
     hws__endpoint_detach(ep);
     ep->deadline = 0;
@@ -523,9 +528,13 @@ void hws__endpoint_step(struct hws__endpoint *ep)
     if (!hws__list_empty(&ep->rma.jobs)) {
         hws__rma_push(ep);
     }
+    if (ep->credit.waiting != 0) {
+        hws__credit_push(ep);
+    }
     if (ep->peer_closed && !ep->told) {
         hws__endpoint_end_matching(ep, HWS_E_PEER_CLOSED);
         hws__rma_end(ep, HWS_E_PEER_CLOSED);
+        hws__credit_end(ep, HWS_E_PEER_CLOSED);
         tell_disconnected(ep, HWS_E_PEER_CLOSED);
     }
     if (ep->phase == HWS__PHASE_FLUSHING && ep->closing_ucx == NULL &&
@@ -604,6 +613,9 @@ void hws__endpoints_asked(struct hws__worker *w)
             abort_command(w, (void *)(uintptr_t)ep->obj.id);
         } else if (asked & HWS__ASKED_CLOSE) {
             hws__endpoint_close(ep);
+        }
+        if (asked & HWS__ASKED_CREDIT) {
+            hws__credit_asked(ep);
         }
     }
 }

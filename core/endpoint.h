@@ -4,6 +4,7 @@
 #ifndef HWS_CORE_ENDPOINT_H
 #define HWS_CORE_ENDPOINT_H
 
+#include "credit.h"
 #include "rma_state.h"
 #include "worker.h"
 #include <netinet/in.h>
@@ -99,6 +100,7 @@ struct hws__endpoint {
     uint64_t flush_messages;          /* messages sent when that flush was */
 
     struct hws__rma rma;
+    struct hws__credit credit;
 
     /* Hello. */
     uint64_t peer_pid, peer_host;

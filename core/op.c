@@ -310,6 +310,9 @@ void hws__op_unlink(struct hws__op *op)
     if (op->stage == HWS__STAGE_MATCHING) {
         hws__match_unpost(op);
     }
+    if (op->stage == HWS__STAGE_CREDIT) {
+        hws__credit_unwait(op);
+    }
     if (op->kind == HWS_EVENT_FLUSH && !hws__list_empty(&op->match)) {
         hws__list_remove(&op->match);
         op->worker->flushes--;

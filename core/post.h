@@ -19,6 +19,11 @@ int32_t hws__post_settle(struct hws__post *p, int32_t r, hws_id *out);
 /** Whether a thread that sleeps must know of what was posted. Owner only. */
 bool hws__post_wants_wake(const struct hws__post *p);
 
+/** Take an operation that runs the posting again later. As hws__post.run, but for HWS_DONE. */
+int32_t hws__post_park(struct hws__post *p);
+/** Run it again, and end it if that ends it. Its list must be hws__credit_out.waiting. */
+void hws__post_resume(struct hws__op *op);
+
 /** Run the submissions that are waiting, unless this posting is one of them. */
 void hws__post_earlier(const struct hws__post *p);
 

@@ -95,6 +95,7 @@ int32_t hws__uworker_adopt(struct hws__worker *w, struct hws__uworker *u)
         set_handler(u, HWS__AM_MULTI, hws__multi_cb);
         set_handler(u, HWS__AM_MULTI_PART, hws__multi_part_cb);
         set_handler(u, HWS__AM_RMA, hws__rma_cb);
+        set_handler(u, HWS__AM_CREDIT, hws__credit_cb);
     } else {
         hws__raw_handlers(u);
     }

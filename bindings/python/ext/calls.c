@@ -289,6 +289,7 @@ static PyObject *stats(PyObject *self, PyObject *id)
     PUT(unexpected_bytes);
     PUT(am_dropped);
     PUT(failures);
+    PUT(credit_waits);
     return d;
 }
 
