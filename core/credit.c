@@ -11,7 +11,7 @@
 /* Far from every real count, both ways. */
 #define MUCH (INT64_C(1) << 61)
 
-enum type { LIMIT = 1, ASK, WANT, NONE, RECALL, CLEAR };
+enum type { LIMIT = 1, ASK, LISTEN, WANT, NONE, RECALL, CLEAR };
 
 /** A message about credits: little endian, 24 bytes. */
 struct wire {
@@ -153,7 +153,7 @@ int32_t hws__credit_wait(struct hws__post *p, uint32_t sort, uint64_t bytes)
         out->bytes -= MUCH;
     }
     HWS__COUNT(p->worker, credit_waits, 1);
-    if (first || sort != HWS__CREDIT_AM) {
+    if (first || out->listened) {
         tell(p->ep, ASK, sort, p->tag, 0);
     }
     p->worker->todo = true; /* a sleeper must see the answer */
@@ -171,6 +171,7 @@ void hws__credit_unwait(struct hws__op *op)
     if (!waits(out)) {
         out->messages += MUCH;
         out->bytes += MUCH;
+        out->listened = false;
         tell(ep, CLEAR, sort, 0, 0);
     } else {
         hws__endpoint_attend(ep); /* one that fits may be the first now */
@@ -375,6 +376,10 @@ static void on_ask(struct hws__endpoint *ep, uint32_t sort, uint64_t tag)
         atomic_store(&in->blocked, true);
         ep->worker->credit_blocked++;
         set_next(ep->worker, in);
+        if (sort != HWS__CREDIT_AM &&
+            scope_of(ep, sort)->receives + scope_of_worker(ep->worker, sort)->receives != 0) {
+            tell(ep, LISTEN, sort, 0, 0);
+        }
     }
     give_back(ep, sort, true);
     if (sort != HWS__CREDIT_AM && (op = receive_of(ep, sort, tag)) != NULL) {
@@ -499,10 +504,25 @@ static void on_want(struct hws__endpoint *ep, uint32_t sort, const struct wire *
     }
 }
 
+static void on_listen(struct hws__endpoint *ep, uint32_t sort)
+{
+    struct hws__credit_out *out = &ep->credit.out[sort];
+
+    if (!waits(out)) {
+        return;
+    }
+    out->listened = true;
+    for (struct hws__list *n = out->waiting.next; n != &out->waiting; n = n->next) {
+        tell(ep, ASK, sort, hws__container(n, struct hws__op, match)->tag, 0);
+    }
+}
+
 static void on_recall(struct hws__endpoint *ep, uint32_t sort, const struct wire *m)
 {
-    struct hws__op *op = first_waiting(&ep->credit.out[sort], m->a, m->b);
+    struct hws__credit_out *out = &ep->credit.out[sort];
+    struct hws__op *op = first_waiting(out, m->a, m->b);
 
+    out->listened = waits(out);
     if (op != NULL) {
         tell(ep, ASK, sort, op->tag, 0);
     }
@@ -516,6 +536,9 @@ static void dispatch(struct hws__endpoint *ep, const struct wire *m)
         break;
     case ASK:
         on_ask(ep, m->sort, m->a);
+        break;
+    case LISTEN:
+        on_listen(ep, m->sort);
         break;
     case WANT:
         on_want(ep, m->sort, m);

@@ -8,14 +8,15 @@
  * and failures end it like any other.
  *
  *   sender                           receiver
- *   ASK (tag)                ->      a message of this tag waits for credit
+ *   ASK (tag)                ->      a message of this tag waits for credit: the first that does
  *                            <-      LIMIT (messages, bytes): so many since the beginning
+ *                            <-      LISTEN: there are receives; ask for all that wait, and will
  *                            <-      WANT (tag, receive): send the first with this tag, whatever the credit
  *   NONE (receive)           ->      none with this tag waits any more
- *                            <-      RECALL (tag, mask): a receive was posted, does it want one that waits?
+ *                            <-      RECALL (tag, mask): the same as LISTEN, for a receive posted meanwhile
  *   CLEAR                    ->      nothing waits any more
  *
- * ASK, WANT, NONE and RECALL are there so that a receive which waits for one tag gets its message
+ * All but ASK, LIMIT and CLEAR are there so that a receive which waits for one tag gets its message
  * while those of other tags fill the window. Their order per tag stays.
  */
 #ifndef HWS_CORE_CREDIT_H
@@ -52,6 +53,7 @@ struct hws__credit_out {
     uint64_t limit_messages, limit_bytes; /* since the beginning, as the peer said last */
     uint64_t window_bytes;                /* of the peer */
     struct hws__list waiting;             /* operations, by `match` */
+    bool listened;                        /* the peer has receives: ask for each that waits */
 };
 
 /** The receiver's side of one sort. */

@@ -92,6 +92,9 @@ static void send_control(struct hws__endpoint *ep, struct control *c, enum type 
 
     if (m == NULL || ep->ucx == NULL) {
         free(m);
+        if (m == NULL) { /* the peer, or a flush, would wait for what never comes */
+            hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory for a message of the protocol");
+        }
         return;
     }
     *m = *c;
@@ -136,7 +139,9 @@ void hws__hello_welcome(struct hws__endpoint *ep)
         hws__auth_prove(x->psk, x->psk_length, 's', ep->peer_nonce, ep->nonce, c.proof);
     }
     send_control(ep, &c, WELCOME);
-    hws__endpoint_opened(ep);
+    if (!ep->failed) {
+        hws__endpoint_opened(ep);
+    }
 }
 
 void hws__hello_refuse(struct hws__endpoint *ep, int32_t code)
