@@ -30,6 +30,11 @@ struct hws__endpoint *hws__endpoint_new(struct hws__worker *w)
         &hws__objects, HWS_KIND_ENDPOINT, sizeof *ep, HWS__KEEP(struct hws__endpoint, uworker));
 
     if (ep != NULL) {
+        hws__list_init(&ep->notices);
+        if (!hws__notices_reserve(&ep->notices, 2)) {
+            hws__obj_free(&hws__objects, &ep->obj);
+            return NULL;
+        }
         ep->worker = w;
         hws__list_init(&ep->ops);
         hws__list_init(&ep->rkeys);
@@ -71,6 +76,7 @@ void hws__endpoint_forget(struct hws__endpoint *ep)
     hws__list_remove(&ep->wait_link);
     hws__plans_forget(ep);
     hws__rkeys_forget(ep);
+    hws__notices_free(&ep->notices);
     free(ep->addresses);
     free(ep->worker_address);
     free(ep->first_hello);
@@ -108,6 +114,7 @@ void hws__endpoint_fail(struct hws__endpoint *ep, int32_t status, const char *fm
     va_start(ap, fmt);
     vsnprintf(ep->text, sizeof ep->text, fmt, ap);
     va_end(ap);
+    ep->detail = hws__text_keep(ep->text, hws_error_text(status));
     ep->failed = true;
     ep->status = status;
     ep->open = false;
@@ -314,12 +321,13 @@ static void tell_disconnected(struct hws__endpoint *ep, int32_t status)
     hws_event e = {.kind = HWS_EVENT_DISCONNECTED,
                    .source = ep->obj.id,
                    .status = status,
-                   .detail = ep->text[0] != '\0' ? ep->text : hws_error_text(status)};
+                   .detail = ep->detail != NULL ? ep->detail : hws_error_text(status)};
 
     if (ep->told) {
         return;
     }
     ep->told = true;
+    hws__notice_provide(ep->worker, &ep->notices);
     hws__emit(ep->worker, &ep->sink, &e, NULL);
 }
 
@@ -336,6 +344,7 @@ static void finish(struct hws__endpoint *ep)
             hws__container(ep->multi_scope.arrived.next, struct hws__message, order_ep));
     }
     if (!ep->silent) {
+        hws__notice_provide(ep->worker, &ep->notices);
         hws__emit(ep->worker, &ep->sink, &e, NULL);
     }
     hws__endpoint_forget(ep);
@@ -359,37 +368,82 @@ static void force(struct hws__endpoint *ep)
     ep->deadline = 0;
 }
 
-static void flushed(void *request, ucs_status_t status, void *user_data)
-{
-    struct hws__endpoint *ep = user_data;
+/** A flush that UCX works on. */
+struct ucx_flush {
+    struct hws__list link; /* hws__uworker.flushes */
+    struct hws__endpoint *ep;
+    struct hws__uworker *uworker;
+    void (*then)(struct hws__endpoint *, ucs_status_t);
+};
 
-    (void)status;
+static void end_flush(struct ucx_flush *f, ucs_status_t status)
+{
+    hws__list_remove(&f->link);
+    f->ep->ucx_flushes--;
+    f->ep->worker->pending_ucx--;
+    f->then(f->ep, status);
+    free(f);
+}
+
+static void ucx_flushed(void *request, ucs_status_t status, void *user_data)
+{
+    struct ucx_flush *f = user_data;
+
     hws__ucx.ucp_request_free(request);
-    ep->worker->pending_ucx--;
-    ep->closing_ucx = NULL;
+    if (atomic_load(&f->uworker->destroying)) {
+        return; /* on the background thread; the owner ends it, see below */
+    }
+    end_flush(f, status);
+}
+
+void hws__endpoint_flush_orphans(struct hws__uworker *u)
+{
+    while (!hws__list_empty(&u->flushes)) {
+        end_flush(hws__container(u->flushes.next, struct ucx_flush, link), UCS_ERR_CANCELED);
+    }
+}
+
+int32_t hws__endpoint_ucx_flush(struct hws__endpoint *ep,
+                                void (*then)(struct hws__endpoint *, ucs_status_t))
+{
+    struct ucx_flush *f = malloc(sizeof *f);
+    ucp_request_param_t p = {.op_attr_mask =
+                                 UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+                             .cb.send = ucx_flushed,
+                             .user_data = f};
+    ucs_status_ptr_t r;
+
+    if (f == NULL) {
+        return HWS_E_NO_MEMORY;
+    }
+    *f = (struct ucx_flush){.ep = ep, .uworker = ep->uworker, .then = then};
+    r = hws__ucx.ucp_ep_flush_nbx(ep->ucx, &p);
+    if (!UCS_PTR_IS_PTR(r)) {
+        free(f);
+        return r == NULL ? HWS_DONE : hws__from_ucx(UCS_PTR_STATUS(r));
+    }
+    hws__list_append(&ep->uworker->flushes, &f->link);
+    ep->ucx_flushes++;
+    ep->worker->pending_ucx++;
+    hws__uworker_heat(ep->uworker);
+    return HWS_OK;
+}
+
+static void flushed(struct hws__endpoint *ep, ucs_status_t status)
+{
+    (void)status;
     hws__endpoint_attend(ep);
 }
 
 static void start_flush(struct hws__endpoint *ep)
 {
-    ucp_request_param_t p = {.op_attr_mask =
-                                 UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
-                             .cb.send = flushed,
-                             .user_data = ep};
-    ucs_status_ptr_t r;
-
     ep->phase = HWS__PHASE_FLUSHING;
     hws__endpoint_deadline(ep, ep->close_timeout);
     if (!ep->raw) {
         hws__endpoint_attend(ep);
         return;
     }
-    r = hws__ucx.ucp_ep_flush_nbx(ep->ucx, &p);
-    if (UCS_PTR_IS_PTR(r)) {
-        ep->closing_ucx = r;
-        ep->worker->pending_ucx++;
-        hws__uworker_heat(ep->uworker);
-    } else {
+    if (hws__endpoint_ucx_flush(ep, flushed) != HWS_OK) {
         hws__endpoint_attend(ep);
     }
 }
@@ -537,7 +591,7 @@ void hws__endpoint_step(struct hws__endpoint *ep)
         hws__credit_end(ep, HWS_E_PEER_CLOSED);
         tell_disconnected(ep, HWS_E_PEER_CLOSED);
     }
-    if (ep->phase == HWS__PHASE_FLUSHING && ep->closing_ucx == NULL &&
+    if (ep->phase == HWS__PHASE_FLUSHING && ep->ucx_flushes == 0 &&
         (ep->raw || ep->peer_closed ||
          (!hws__flush_sends(ep, UINT64_MAX) && hws__rma_flushed(ep)))) {
         if (ep->raw || ep->peer_closed) {
@@ -550,7 +604,7 @@ void hws__endpoint_step(struct hws__endpoint *ep)
     if (ep->phase == HWS__PHASE_GOODBYE && ep->acked) {
         force(ep);
     }
-    if (ep->phase == HWS__PHASE_FORCING && ep->op_count == 0 && ep->closing_ucx == NULL) {
+    if (ep->phase == HWS__PHASE_FORCING && ep->op_count == 0 && ep->ucx_flushes == 0) {
         finish(ep);
     }
 }

@@ -368,8 +368,8 @@ void hws__op_finish(struct hws__op *op, int32_t status)
     op->stage = HWS__STAGE_ENDED;
     op->status = status;
     op->detail = status >= 0 ? NULL
-                 : op->ep != NULL && op->ep->status == status && op->ep->text[0] != '\0'
-                     ? op->ep->text
+                 : op->ep != NULL && op->ep->status == status && op->ep->detail != NULL
+                     ? op->ep->detail
                      : hws_error_text(status);
     HWS__COUNT(w, ops_ended, 1);
     if (op->callback != NULL) {

@@ -321,6 +321,9 @@ static void run_submission(struct hws__worker *w, struct hws__op *op)
         r = hws__post_run(&s->post, NULL);
     }
     if (r < 0) {
+        if (op->kind == HWS_EVENT_CONNECT) {
+            hws__connect_refused(&s->post);
+        }
         op->ep = NULL;
         op->stage = HWS__STAGE_OWN;
         HWS__COUNT(w, ops_posted, 1);

@@ -8,6 +8,7 @@
 #define HWS_CORE_POST_H
 
 #include "endpoint.h"
+#include "heap.h"
 #include "progress.h"
 
 /** Posts with options of another size or none, with a queue, or with mistakes. */
@@ -40,6 +41,9 @@ static inline int32_t hws__post_run(struct hws__post *p, hws_id *out)
     if (__builtin_expect(atomic_load_explicit(&o->id, memory_order_relaxed) != p->source, 0) &&
         p->source != 0) {
         return hws__id_error(&hws__objects, p->source, 0);
+    }
+    if (__builtin_expect(p->opts->timeout_ns != 0, 0) && !hws__heap_reserve(p->worker)) {
+        return hws__fail(HWS_E_NO_MEMORY, p->source, "no memory for a deadline");
     }
     if ((r = p->run(p)) < 0) {
         return r;
