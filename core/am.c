@@ -131,6 +131,9 @@ ucs_status_t hws__am_arrived(struct hws__uworker *u, struct hws__endpoint *ep, u
     }
     if ((attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0 &&
         tell_small(w, h, ep != NULL ? ep->obj.id : 0, am_id, header, header_length, data, length)) {
+        if (ep != NULL) {
+            HWS__CREDIT_TOOK(ep, HWS__CREDIT_AM, length + header_length);
+        }
         return UCS_OK;
     }
     if ((m = hws__message_take(w, HWS_KIND_BUFFER)) == NULL ||

@@ -3,7 +3,7 @@
  * operation and object has its final event, and an event's text outlives its object.
  *
  * INTERNAL
- * WRAP: malloc realloc
+ * WRAP: malloc realloc aligned_alloc
  */
 #include "support/cases.h"
 #include "support/pair.h"
@@ -21,7 +21,9 @@ static _Atomic int failing;
 
 void *__real_malloc(size_t size);
 void *__real_realloc(void *old, size_t size);
+void *__real_aligned_alloc(size_t alignment, size_t size);
 void *__wrap_malloc(size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
 void *__wrap_realloc(void *old, size_t size);
 
 void *__wrap_malloc(size_t size)
@@ -32,6 +34,11 @@ void *__wrap_malloc(size_t size)
 void *__wrap_realloc(void *old, size_t size)
 {
     return failing ? NULL : __real_realloc(old, size);
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+    return failing ? NULL : __real_aligned_alloc(alignment, size);
 }
 
 /* A deadline that cannot be kept must not be promised. */
