@@ -219,6 +219,14 @@ def python_calls(bench):
     return text, ratio, "swig < ctypes", ns["swig"] < ns["ctypes"], {"rounds": rounds}
 
 
+def credits(bench, count, *options):
+    rounds = bench.json([bench.program("bench", "credits"), bench.rounds, count, *options])["rounds"]
+    on, off = (statistics.median(r[k] for r in rounds) for k in ("on", "off"))
+    ratio = spread([r["on"] / r["off"] for r in rounds])
+    return (f"{on / 1e6:.2f} M/s, without {off / 1e6:.2f}", ratio, ">= 0.95", ratio["median"] >= 0.95,
+            {"rounds": rounds})
+
+
 def connections(bench, *arguments):
     return bench.json([bench.program("bench", "connections"), *arguments], timeout=1800)
 
@@ -268,6 +276,7 @@ def cases(bench):
         yield f"bandwidth-1m{over}", big, ("-t", "tag_bw", "-s", MIB, "-n", n(5000), *option), True
         yield f"bandwidth-64m{over}", big, ("-t", "tag_bw", "-s", 64 * MIB, "-n", n(100), "-w", 5, *option), False
     for over, option in (("", ()), ("-tcp", ("tcp",))):
+        yield f"credits{over}", credits, (n(1000000), *option), True
         yield f"multi-10x100{over}", multi("latency", 1.3), (n(50000), *option), True
         yield f"multi-64x1m{over}", multi("bandwidth", 0.9), (n(50), *option), True
     for mode in ("blocking", "thread"):

@@ -57,6 +57,9 @@ static void tell(struct hws__message *m, const struct hws__am_handler *h, int32_
         hws__message_release(m);
         return;
     }
+    if (h->sink.callback != NULL) {
+        hws__credit_taken(m);
+    }
     if (m->rndv) {
         e.flags |= HWS_EVENT_FLAG_RNDV;
     }
@@ -117,6 +120,9 @@ ucs_status_t hws__am_arrived(struct hws__uworker *u, struct hws__endpoint *ep, u
     /* Plain peers that know our address have no endpoint. */
     if (h == NULL || (ep != NULL ? !ep->hello_done : u->role < HWS__ADDRESS || !u->raw)) {
         HWS__COUNT(w, am_dropped, 1);
+        if (ep != NULL && ep->hello_done) {
+            HWS__CREDIT_TOOK(ep, HWS__CREDIT_AM, length + header_length);
+        }
         return UCS_OK;
     }
     if (ep != NULL) {
@@ -125,6 +131,9 @@ ucs_status_t hws__am_arrived(struct hws__uworker *u, struct hws__endpoint *ep, u
     }
     if ((attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0 &&
         tell_small(w, h, ep != NULL ? ep->obj.id : 0, am_id, header, header_length, data, length)) {
+        if (ep != NULL) {
+            HWS__CREDIT_TOOK(ep, HWS__CREDIT_AM, length + header_length);
+        }
         return UCS_OK;
     }
     if ((m = hws__message_take(w, HWS_KIND_BUFFER)) == NULL ||
@@ -143,11 +152,17 @@ ucs_status_t hws__am_arrived(struct hws__uworker *u, struct hws__endpoint *ep, u
     m->tag = am_id;
     /* The user's allocator must not run inside UCX; nor can a fetch be waited for here. */
     if ((m->rndv && !(h->flags & HWS_AM_DEFER)) || (h->alloc != NULL && !m->rndv)) {
+        hws__credit_hold(m, HWS__CREDIT_AM, length + header_length);
         hws__list_append(&w->am_pending, &m->order_worker);
         w->todo = true;
-    } else {
-        tell(m, h, HWS_OK);
+        return (ucs_status_t)s;
     }
+    if (h->sink.callback == NULL) {
+        hws__credit_hold(m, HWS__CREDIT_AM, length + header_length);
+    } else if (ep != NULL) {
+        HWS__CREDIT_TOOK(ep, HWS__CREDIT_AM, length + header_length);
+    }
+    tell(m, h, HWS_OK);
     return (ucs_status_t)s;
 }
 
@@ -320,19 +335,24 @@ static int32_t build_header(struct hws__post *p, struct hws__op *op, char **out)
 
 static int32_t am_send_run(struct hws__post *p)
 {
+    uint64_t bytes = hws__bytes(p->buffer, p->length, p->opts->flags);
     struct hws__endpoint *ep = p->ep;
     ucp_request_param_t param;
     struct hws__op *op;
     char *header = NULL;
     int32_t r;
 
-    if (!ep->open) {
+    if (!ep->open && ep->credit.resumed != p) {
         return hws__endpoint_refuse(ep, p->source);
     }
     if (p->mask > p->worker->max_header - HWS__AM_PREFIX) {
         return hws__fail(HWS_E_TOO_BIG, p->source, "header of %llu bytes, at most %llu",
                          (unsigned long long)p->mask,
                          (unsigned long long)(p->worker->max_header - HWS__AM_PREFIX));
+    }
+    if (__builtin_expect(!hws__credit_fits(&ep->credit, HWS__CREDIT_AM, bytes + p->mask), 0) &&
+        (r = hws__credit_wait(p, HWS__CREDIT_AM, bytes + p->mask)) != HWS_DONE) {
+        return r;
     }
     if ((op = hws__op_next(p)) == NULL) {
         return HWS_E_TOO_MANY;
@@ -368,7 +388,8 @@ static int32_t am_send_run(struct hws__post *p)
     }
     if (r >= 0) {
         p->done_tag = p->am_id;
-        p->done_length = hws__bytes(p->buffer, p->length, p->opts->flags);
+        p->done_length = bytes;
+        hws__credit_spend(&ep->credit, HWS__CREDIT_AM, bytes + p->mask);
         ep->sent++;
         ep->bytes_sent += p->done_length;
         if (r == HWS_OK) {

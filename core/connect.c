@@ -4,6 +4,7 @@
 #include "address.h"
 #include "endpoint.h"
 #include "error.h"
+#include "heap.h"
 #include "guard.h"
 #include "hello.h"
 #include "log.h"
@@ -96,29 +97,23 @@ void hws__dial(struct hws__endpoint *ep)
 }
 
 /* UCX says that a raw endpoint is connected by completing a flush. */
-static void raw_connected(void *request, ucs_status_t status, void *user_data)
+static void raw_connected(struct hws__endpoint *ep, ucs_status_t status)
 {
-    struct hws__endpoint *ep = user_data;
-
-    hws__ucx.ucp_request_free(request);
-    ep->closing_ucx = NULL;
     if (status == UCS_OK && ep->phase == HWS__PHASE_HELLO) {
         hws__endpoint_opened(ep);
+    } else {
+        hws__endpoint_attend(ep);
     }
 }
 
 static void raw_start(struct hws__endpoint *ep)
 {
-    ucp_request_param_t p = {.op_attr_mask =
-                                 UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
-                             .cb.send = raw_connected,
-                             .user_data = ep};
-    ucs_status_ptr_t r = hws__ucx.ucp_ep_flush_nbx(ep->ucx, &p);
+    int32_t r = hws__endpoint_ucx_flush(ep, raw_connected);
 
-    if (r == NULL) {
+    if (r == HWS_DONE) {
         hws__endpoint_opened(ep);
-    } else if (UCS_PTR_IS_ERR(r)) {
-        hws__dial_failed(ep, hws__from_ucx(UCS_PTR_STATUS(r)));
+    } else if (r < 0) {
+        hws__dial_failed(ep, r);
     }
 }
 
@@ -255,10 +250,10 @@ static int32_t connect_run(struct hws__post *p)
     struct hws__op *op;
 
     if (w->closing) {
-        if (p->op != NULL) {
-            hws__endpoint_forget(ep);
-        }
         return hws__fail(HWS_E_CLOSING, p->source, "the worker is closing");
+    }
+    if (!hws__heap_reserve(w)) {
+        return hws__fail(HWS_E_NO_MEMORY, p->source, "no memory for a deadline");
     }
     hws__list_append(&w->endpoints, &ep->link);
     HWS__COUNT(w, endpoints, 1);
@@ -273,6 +268,15 @@ static int32_t connect_run(struct hws__post *p)
     hws__op_deadline(op, p->opts->timeout_ns != 0 ? p->opts->timeout_ns : CONNECT_TIMEOUT_NS);
     ((void (*)(struct hws__endpoint *))(uintptr_t)p->mask)(ep);
     return HWS_OK;
+}
+
+void hws__connect_refused(struct hws__post *p)
+{
+    struct hws__endpoint *ep = (struct hws__endpoint *)(uintptr_t)p->tag;
+
+    if (ep->phase != HWS__PHASE_GONE) {
+        hws__endpoint_forget(ep);
+    }
 }
 
 int32_t hws__endpoint_options(struct hws__endpoint *ep, const hws_endpoint_opts *o)
@@ -372,7 +376,7 @@ int32_t hws_connect(hws_id worker, const char *host, uint16_t port,
         return hws__fail(hws__obj_missing(&hws__objects), worker, "no endpoint is free");
     }
     if ((r = fill(ep, &o, host, port)) < 0) {
-        hws__obj_free(&hws__objects, &ep->obj);
+        hws__endpoint_forget(ep);
         return r;
     }
     return hws__connect_post(ep, resolve, opts, out, op);

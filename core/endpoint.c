@@ -30,6 +30,11 @@ struct hws__endpoint *hws__endpoint_new(struct hws__worker *w)
         &hws__objects, HWS_KIND_ENDPOINT, sizeof *ep, HWS__KEEP(struct hws__endpoint, uworker));
 
     if (ep != NULL) {
+        hws__list_init(&ep->notices);
+        if (!hws__notices_reserve(&ep->notices, 2)) {
+            hws__obj_free(&hws__objects, &ep->obj);
+            return NULL;
+        }
         ep->worker = w;
         hws__list_init(&ep->ops);
         hws__list_init(&ep->rkeys);
@@ -38,6 +43,7 @@ struct hws__endpoint *hws__endpoint_new(struct hws__worker *w)
         hws__list_init(&ep->link);
         hws__list_init(&ep->wait_link);
         hws__list_init(&ep->attention);
+        hws__credit_init(&ep->credit);
         hws__scope_init(&ep->scope);
         hws__scope_init(&ep->multi_scope);
         hws__list_init(&ep->multis);
@@ -70,6 +76,7 @@ void hws__endpoint_forget(struct hws__endpoint *ep)
     hws__list_remove(&ep->wait_link);
     hws__plans_forget(ep);
     hws__rkeys_forget(ep);
+    hws__notices_free(&ep->notices);
     free(ep->addresses);
     free(ep->worker_address);
     free(ep->first_hello);
@@ -107,6 +114,7 @@ void hws__endpoint_fail(struct hws__endpoint *ep, int32_t status, const char *fm
     va_start(ap, fmt);
     vsnprintf(ep->text, sizeof ep->text, fmt, ap);
     va_end(ap);
+    ep->detail = hws__text_keep(ep->text, hws_error_text(status));
     ep->failed = true;
     ep->status = status;
     ep->open = false;
@@ -315,12 +323,13 @@ static void tell_disconnected(struct hws__endpoint *ep, int32_t status)
     hws_event e = {.kind = HWS_EVENT_DISCONNECTED,
                    .source = ep->obj.id,
                    .status = status,
-                   .detail = ep->text[0] != '\0' ? ep->text : hws_error_text(status)};
+                   .detail = ep->detail != NULL ? ep->detail : hws_error_text(status)};
 
     if (ep->told) {
         return;
     }
     ep->told = true;
+    hws__notice_provide(ep->worker, &ep->notices);
     hws__emit(ep->worker, &ep->sink, &e, NULL);
 }
 
@@ -337,6 +346,7 @@ static void finish(struct hws__endpoint *ep)
             hws__container(ep->multi_scope.arrived.next, struct hws__message, order_ep));
     }
     if (!ep->silent) {
+        hws__notice_provide(ep->worker, &ep->notices);
         hws__emit(ep->worker, &ep->sink, &e, NULL);
     }
     hws__endpoint_forget(ep);
@@ -347,6 +357,7 @@ static void force(struct hws__endpoint *ep)
 {
     hws__endpoint_end_matching(ep, HWS_E_CANCELED);
     hws__rma_end(ep, ep->failed ? ep->status : HWS_E_CANCELED);
+    hws__credit_end(ep, ep->failed ? ep->status : HWS_E_CANCELED);
     if (ep->connect != NULL) {
         struct hws__op *op = ep->connect;
 
@@ -359,37 +370,82 @@ static void force(struct hws__endpoint *ep)
     ep->deadline = 0;
 }
 
-static void flushed(void *request, ucs_status_t status, void *user_data)
-{
-    struct hws__endpoint *ep = user_data;
+/** A flush that UCX works on. */
+struct ucx_flush {
+    struct hws__list link; /* hws__uworker.flushes */
+    struct hws__endpoint *ep;
+    struct hws__uworker *uworker;
+    void (*then)(struct hws__endpoint *, ucs_status_t);
+};
 
-    (void)status;
+static void end_flush(struct ucx_flush *f, ucs_status_t status)
+{
+    hws__list_remove(&f->link);
+    f->ep->ucx_flushes--;
+    f->ep->worker->pending_ucx--;
+    f->then(f->ep, status);
+    free(f);
+}
+
+static void ucx_flushed(void *request, ucs_status_t status, void *user_data)
+{
+    struct ucx_flush *f = user_data;
+
     hws__ucx.ucp_request_free(request);
-    ep->worker->pending_ucx--;
-    ep->closing_ucx = NULL;
+    if (atomic_load(&f->uworker->destroying)) {
+        return; /* on the background thread; the owner ends it, see below */
+    }
+    end_flush(f, status);
+}
+
+void hws__endpoint_flush_orphans(struct hws__uworker *u)
+{
+    while (!hws__list_empty(&u->flushes)) {
+        end_flush(hws__container(u->flushes.next, struct ucx_flush, link), UCS_ERR_CANCELED);
+    }
+}
+
+int32_t hws__endpoint_ucx_flush(struct hws__endpoint *ep,
+                                void (*then)(struct hws__endpoint *, ucs_status_t))
+{
+    struct ucx_flush *f = malloc(sizeof *f);
+    ucp_request_param_t p = {.op_attr_mask =
+                                 UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+                             .cb.send = ucx_flushed,
+                             .user_data = f};
+    ucs_status_ptr_t r;
+
+    if (f == NULL) {
+        return HWS_E_NO_MEMORY;
+    }
+    *f = (struct ucx_flush){.ep = ep, .uworker = ep->uworker, .then = then};
+    r = hws__ucx.ucp_ep_flush_nbx(ep->ucx, &p);
+    if (!UCS_PTR_IS_PTR(r)) {
+        free(f);
+        return r == NULL ? HWS_DONE : hws__from_ucx(UCS_PTR_STATUS(r));
+    }
+    hws__list_append(&ep->uworker->flushes, &f->link);
+    ep->ucx_flushes++;
+    ep->worker->pending_ucx++;
+    hws__uworker_heat(ep->uworker);
+    return HWS_OK;
+}
+
+static void flushed(struct hws__endpoint *ep, ucs_status_t status)
+{
+    (void)status;
     hws__endpoint_attend(ep);
 }
 
 static void start_flush(struct hws__endpoint *ep)
 {
-    ucp_request_param_t p = {.op_attr_mask =
-                                 UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
-                             .cb.send = flushed,
-                             .user_data = ep};
-    ucs_status_ptr_t r;
-
     ep->phase = HWS__PHASE_FLUSHING;
     hws__endpoint_deadline(ep, ep->close_timeout);
     if (!ep->raw) {
         hws__endpoint_attend(ep);
         return;
     }
-    r = hws__ucx.ucp_ep_flush_nbx(ep->ucx, &p);
-    if (UCS_PTR_IS_PTR(r)) {
-        ep->closing_ucx = r;
-        ep->worker->pending_ucx++;
-        hws__uworker_heat(ep->uworker);
-    } else {
+    if (hws__endpoint_ucx_flush(ep, flushed) != HWS_OK) {
         hws__endpoint_attend(ep);
     }
 }
@@ -405,6 +461,7 @@ void hws__endpoint_close(struct hws__endpoint *ep)
     if (ep->phase == HWS__PHASE_OPEN && !ep->failed && !ep->peer_closed && !ep->ucx_error &&
         ep->ucx != NULL) {
         hws__endpoint_end_matching(ep, HWS_E_CANCELED);
+        hws__credit_closing(ep);
         start_flush(ep);
     } else {
         force(ep);
@@ -429,6 +486,7 @@ static void ucx_failed(struct hws__endpoint *ep)
     if (ep->peer_closed) {
         hws__endpoint_end_matching(ep, HWS_E_PEER_CLOSED);
         hws__rma_end(ep, HWS_E_PEER_CLOSED);
+        hws__credit_end(ep, HWS_E_PEER_CLOSED);
         drop_unfetched(ep);
         hws__endpoint_detach(ep);
         return;
@@ -455,6 +513,7 @@ static void handle_failure(struct hws__endpoint *ep)
     ep->failure_handled = true;
     hws__endpoint_end_matching(ep, ep->status);
     hws__rma_end(ep, ep->status);
+    hws__credit_end(ep, ep->status);
     drop_unfetched(ep);
     hws__endpoint_detach(ep);
     ep->deadline = 0;
@@ -525,12 +584,16 @@ void hws__endpoint_step(struct hws__endpoint *ep)
     if (!hws__list_empty(&ep->rma.jobs)) {
         hws__rma_push(ep);
     }
+    if (ep->credit.waiting != 0) {
+        hws__credit_push(ep);
+    }
     if (ep->peer_closed && !ep->told) {
         hws__endpoint_end_matching(ep, HWS_E_PEER_CLOSED);
         hws__rma_end(ep, HWS_E_PEER_CLOSED);
+        hws__credit_end(ep, HWS_E_PEER_CLOSED);
         tell_disconnected(ep, HWS_E_PEER_CLOSED);
     }
-    if (ep->phase == HWS__PHASE_FLUSHING && ep->closing_ucx == NULL &&
+    if (ep->phase == HWS__PHASE_FLUSHING && ep->ucx_flushes == 0 &&
         (ep->raw || ep->peer_closed ||
          (!hws__flush_sends(ep, UINT64_MAX) && hws__rma_flushed(ep)))) {
         if (ep->raw || ep->peer_closed) {
@@ -543,7 +606,7 @@ void hws__endpoint_step(struct hws__endpoint *ep)
     if (ep->phase == HWS__PHASE_GOODBYE && ep->acked) {
         force(ep);
     }
-    if (ep->phase == HWS__PHASE_FORCING && ep->op_count == 0 && ep->closing_ucx == NULL) {
+    if (ep->phase == HWS__PHASE_FORCING && ep->op_count == 0 && ep->ucx_flushes == 0) {
         finish(ep);
     }
 }
@@ -606,6 +669,9 @@ void hws__endpoints_asked(struct hws__worker *w)
             abort_command(w, (void *)(uintptr_t)ep->obj.id);
         } else if (asked & HWS__ASKED_CLOSE) {
             hws__endpoint_close(ep);
+        }
+        if (asked & HWS__ASKED_CREDIT) {
+            hws__credit_asked(ep);
         }
     }
 }

@@ -4,6 +4,7 @@
 #ifndef HWS_CORE_ENDPOINT_H
 #define HWS_CORE_ENDPOINT_H
 
+#include "credit.h"
 #include "rma_state.h"
 #include "worker.h"
 #include <netinet/in.h>
@@ -56,8 +57,9 @@ struct hws__endpoint {
     void *first_hello;    /* server: to go on with, see waddress.c */
     ucs_status_t ucx_status;
     char lanes[128];
-    int32_t status; /* why it failed */
-    char text[96];  /* of the failure; details of events point here */
+    int32_t status;     /* why it failed */
+    char text[96];      /* of the failure */
+    const char *detail; /* the same for events, which may outlive the endpoint; or null */
 
     uint64_t sent, received, bytes_sent, bytes_received;
     struct hws__scope scope;
@@ -76,9 +78,10 @@ struct hws__endpoint {
     struct hws__list wait_link; /* hws__worker.waiting */
     struct hws__list attention;
     struct hws__sink sink;
+    struct hws__list notices; /* for DISCONNECTED and CLOSED */
     uint64_t close_timeout;
-    uint64_t deadline; /* of the phase; 0: none */
-    void *closing_ucx; /* request of flush or close */
+    uint64_t deadline;    /* of the phase; 0: none */
+    uint32_t ucx_flushes; /* of UCX, under way: the endpoint must stay */
     uint32_t reason, transports;
 
     /* Client: where to. */
@@ -100,6 +103,7 @@ struct hws__endpoint {
     uint64_t flush_messages;          /* messages sent when that flush was */
 
     struct hws__rma rma;
+    struct hws__credit credit;
 
     /* Hello. */
     uint64_t peer_pid, peer_host;
@@ -141,6 +145,14 @@ void hws__endpoint_error_cb(void *arg, ucp_ep_h ucx, ucs_status_t status);
 void hws__endpoint_opened(struct hws__endpoint *ep);
 /** Reads the lanes; false (and failed) if shared memory reached a shared UCX worker. */
 bool hws__endpoint_lanes(struct hws__endpoint *ep);
+/**
+ * Have UCX flush: HWS_DONE, or HWS_OK and `then` is called by the worker's owner, also when the UCX
+ * worker was destroyed meanwhile; else a code.
+ */
+int32_t hws__endpoint_ucx_flush(struct hws__endpoint *ep,
+                                void (*then)(struct hws__endpoint *, ucs_status_t));
+/** End the flushes of a destroyed UCX worker. Owner only. */
+void hws__endpoint_flush_orphans(struct hws__uworker *u);
 /** Sends posted before `sequence` that UCX still holds. */
 bool hws__flush_sends(const struct hws__endpoint *ep, uint64_t sequence);
 /** End all operations that have not reached UCX. */
@@ -149,6 +161,8 @@ void hws__endpoint_end_matching(struct hws__endpoint *ep, int32_t status);
 /** Dial (connect.c): next address, or the end of the attempt. */
 void hws__dial(struct hws__endpoint *ep);
 void hws__dial_on(struct hws__endpoint *ep, struct hws__uworker *u);
+/** A connect that was submitted did not run, or failed: its endpoint never was. Owner only. */
+void hws__connect_refused(struct hws__post *p);
 void hws__dial_failed(struct hws__endpoint *ep, int32_t status);
 
 /** Where the connection goes: needs one UCX worker (isolated.c). */

@@ -1,9 +1,14 @@
 #include "error.h"
 #include "options.h"
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+/* Texts of failures that are kept: there are few formats, and few values in them. */
+#define KEPT 128u
+#define KEPT_LENGTH 96u
 
 static _Thread_local struct {
     int32_t code, ucx_status, sys_errno;
@@ -131,6 +136,28 @@ int32_t hws_last_error(hws_error *out)
     memcpy(e.text, last.text, sizeof e.text);
     /* A mistake here is not noted: it would replace what is asked for. */
     return hws__copy_out(out, &e, sizeof e) ? HWS_OK : HWS_E_INVALID;
+}
+
+const char *hws__text_keep(const char *text, const char *otherwise)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* LOCK: leaf */
+    static char kept[KEPT][KEPT_LENGTH];
+    static unsigned count;
+    const char *found = otherwise;
+    unsigned i = 0;
+
+    pthread_mutex_lock(&lock);
+    while (i < count && strncmp(kept[i], text, KEPT_LENGTH - 1) != 0) {
+        i++;
+    }
+    if (i == count && i < KEPT) {
+        snprintf(kept[count++], KEPT_LENGTH, "%s", text);
+    }
+    if (i < KEPT) {
+        found = kept[i];
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
 }
 
 const char *hws_error_text(int32_t code)

@@ -19,6 +19,11 @@ int32_t hws__fail_errno(int err, hws_id id, const char *fmt, ...)
 
 /** The code that a UCX status means. */
 int32_t hws__from_ucx(ucs_status_t status);
+/**
+ * A copy of a text that stays for ever, the same for the same text: for details of events, which may
+ * lie in a queue for longer than their object lives. `otherwise` once there are too many.
+ */
+const char *hws__text_keep(const char *text, const char *otherwise);
 /** "endpoint", "worker", ... */
 const char *hws__kind_name(uint32_t kind);
 

@@ -21,7 +21,7 @@ static bool is_send(const struct hws__op *op)
     case HWS_EVENT_AM_SEND:
     case HWS_EVENT_STREAM_SEND:
     case HWS_EVENT_MULTI_SEND:
-        return op->stage == HWS__STAGE_UCX;
+        return op->stage == HWS__STAGE_UCX || op->stage == HWS__STAGE_CREDIT;
     case HWS_EVENT_PUT:
     case HWS_EVENT_GET:
     case HWS_EVENT_ATOMIC:

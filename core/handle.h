@@ -33,6 +33,7 @@ struct hws__obj {
 
 #define HWS__ASKED_CLOSE 1u
 #define HWS__ASKED_ABORT 2u
+#define HWS__ASKED_CREDIT 4u
 
 struct hws__table {
     unsigned generation_bits, slot_bits, chunk_bits;

@@ -43,8 +43,9 @@ struct control {
     unsigned char nonce[HWS__NONCE], proof[HWS__PROOF];
     uint64_t multi_bytes_max; /* the sender takes multi-buffer messages up to here */
     uint32_t multi_count_max;
-    uint32_t network; /* the sender's network namespace */
-    unsigned char zero[8];
+    uint32_t network;         /* the sender's network namespace */
+    uint32_t credit_messages; /* what the sender lets wait, of each sort; 0: no limit */
+    uint32_t credit_kib;
 };
 
 _Static_assert(sizeof(struct control) == 128, "the wire format");
@@ -104,6 +105,9 @@ static void send_control(struct hws__endpoint *ep, struct control *c, enum type 
 
     if (o == NULL || ep->ucx == NULL) {
         free(o);
+        if (o == NULL) { /* the peer, or a flush, would wait for what never comes */
+            hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory for a message of the protocol");
+        }
         return;
     }
     m = &o->control;
@@ -121,6 +125,7 @@ static void send_control(struct hws__endpoint *ep, struct control *c, enum type 
     m->reason = ep->reason;
     m->multi_bytes_max = ep->worker->multi_bytes_max;
     m->multi_count_max = ep->worker->multi_count_max;
+    hws__credit_window(ep->worker, &m->credit_messages, &m->credit_kib);
     p.user_data = o;
     if (!UCS_PTR_IS_PTR(hws__ucx.ucp_am_send_nbx(
             ep->ucx, HWS__AM_CONTROL, address != 0 ? o + 1 : NULL, address, &o->piece, 1, &p))) {
@@ -149,7 +154,9 @@ void hws__hello_welcome(struct hws__endpoint *ep)
         hws__auth_prove(x->psk, x->psk_length, 's', ep->peer_nonce, ep->nonce, c.proof);
     }
     send_control(ep, &c, WELCOME);
-    hws__endpoint_opened(ep);
+    if (!ep->failed) {
+        hws__endpoint_opened(ep);
+    }
 }
 
 void hws__hello_refuse(struct hws__endpoint *ep, int32_t code)
@@ -388,6 +395,9 @@ static void take(struct hws__endpoint *ep, const struct control *m)
     }
     ep->multi_bytes_max = m->multi_bytes_max;
     ep->multi_count_max = m->multi_count_max;
+    if (!ep->hello_done) {
+        hws__credit_open(ep, m->credit_messages, m->credit_kib);
+    }
     ep->send_flags = m->flags & FLAG_SHARED ? UCP_AM_SEND_FLAG_REPLY : 0;
     dispatch(ep, m);
 }

@@ -22,6 +22,7 @@
 #define HWS__AM_MULTI 3
 #define HWS__AM_MULTI_PART 4
 #define HWS__AM_RMA 5
+#define HWS__AM_CREDIT 6
 
 #define HWS__PROTOCOL 1
 #define HWS__CLIENT_MAGIC 0x4857u

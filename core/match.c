@@ -1,4 +1,5 @@
 #include "match.h"
+#include "credit.h"
 #include "message.h"
 #include "op.h"
 
@@ -19,6 +20,7 @@ void hws__match_post(struct hws__scope *s, struct hws__op *op)
 {
     s->receives++;
     op->scope = s;
+    op->credit_asked = 0;
     if (op->mask == UINT64_MAX) {
         hws__list_append(&s->exact[hws__bucket(op->tag)], &op->match);
     } else {
@@ -110,6 +112,7 @@ void hws__match_unwait(struct hws__message *m)
     }
     count(m->scope_ep, -1, 0);
     count(m->scope_worker, -1, -(int64_t)m->length);
+    hws__credit_taken(m);
     m->scope_ep = NULL;
     hws__list_remove(&m->order_ep);
     hws__list_remove(&m->tag_ep);

@@ -41,6 +41,7 @@ struct hws__message *hws__message_take(struct hws__worker *w, uint32_t kind)
     m->scope_ep = m->scope_worker = NULL;
     m->rndv = m->raw = m->fetching = m->hooked = false;
     m->multi = NULL;
+    atomic_store_explicit(&m->credit, 0, memory_order_relaxed);
     m->free_fn = NULL;
     m->length = m->header_length = 0;
     return m;
@@ -59,7 +60,9 @@ int hws__message_fill(struct hws__message *m, struct hws__uworker *u, void *data
     uint64_t used = m->header_length <= HWS__MESSAGE_INLINE ? m->header_length : 0;
 
     m->length = length;
-    if (recv_attr & (UCP_AM_RECV_ATTR_FLAG_RNDV | UCP_AM_RECV_ATTR_FLAG_DATA)) {
+    /* What fits is copied: UCX's descriptor is a buffer of 8 KiB and more. */
+    if ((recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) ||
+        ((recv_attr & UCP_AM_RECV_ATTR_FLAG_DATA) && length > HWS__MESSAGE_INLINE - used)) {
         m->rndv = (recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
         m->data = m->rndv ? NULL : data;
         m->desc = data;
@@ -137,6 +140,7 @@ static void drop_memory(struct hws__message *m)
 void hws__message_release(struct hws__message *m)
 {
     hws__match_unwait(m);
+    hws__credit_taken(m);
     hws__list_remove(&m->order_worker); /* of what is pending or dropped */
     hws__list_remove(&m->kept);
     hws__obj_hide(&m->obj);

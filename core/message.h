@@ -36,6 +36,8 @@ struct hws__message {
     bool hooked;
     struct hws__multi *multi; /* a multi-buffer message, see multi.h */
     uint64_t sequence;        /* of the multi-buffer message that it is a part of */
+    _Atomic uint8_t credit;   /* the sort that its credit is of, and 1; 0: none is held */
+    uint64_t credit_bytes;
     hws_free_fn free_fn;
     void *alloc_arg;
     hws_am_detail detail;

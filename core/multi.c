@@ -294,10 +294,17 @@ static ucs_status_t list_arrived(struct hws__uworker *u, struct hws__endpoint *e
     if (x->status < 0) {
         hws__multi_refuse(x, x->status);
     }
+    length += (uint64_t)x->part_count * HWS__CREDIT_PART;
     if ((op = hws__match_arrived(&ep->multi_scope, &w->multi_scope, wire.tag)) != NULL) {
+        HWS__CREDIT_TOOK(ep, HWS__CREDIT_MULTI, length);
         hws__multi_meet(op, x);
     } else {
         hws__match_wait(&ep->multi_scope, &w->multi_scope, m);
+        hws__credit_hold(m, HWS__CREDIT_MULTI, length);
+        if (ep->closing) { /* nobody will take it, and the peer may want to send the rest */
+            hws__match_unwait(m);
+            hws__message_drop(m);
+        }
     }
     return s;
 }

@@ -400,6 +400,9 @@ static int32_t recv_run(struct hws__post *p)
     }
     memmove(op->header, want, sizeof *want);
     hws__match_post(scope, op);
+    if (p->worker->credit_blocked != 0) {
+        hws__credit_recall(p->worker, ep, HWS__CREDIT_MULTI, op);
+    }
     return HWS_OK;
 }
 

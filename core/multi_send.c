@@ -358,7 +358,23 @@ static int32_t check_limits(const struct hws__post *p, uint64_t total)
                      (unsigned long long)ep->multi_bytes_max);
 }
 
-static int32_t send_any(struct hws__post *p, uint64_t *total)
+/* HWS_DONE: it may go, at this price; HWS_OK: it waits. */
+static int32_t may_go(struct hws__post *p, uint64_t price)
+{
+    return hws__credit_fits(&p->ep->credit, HWS__CREDIT_MULTI, price)
+               ? HWS_DONE
+               : hws__credit_wait(p, HWS__CREDIT_MULTI, price);
+}
+
+/* What a message costs its receiver while it waits. */
+static uint64_t price_of(const struct plan *plan)
+{
+    uint64_t parts = (uint64_t)plan->large + (plan->within ? 0 : 1);
+
+    return list_bytes(plan) + parts * HWS__CREDIT_PART;
+}
+
+static int32_t send_any(struct hws__post *p, uint64_t *total, uint64_t *price)
 {
     int64_t small = write_small(p);
     struct hws__op *op;
@@ -367,35 +383,41 @@ static int32_t send_any(struct hws__post *p, uint64_t *total)
 
     if (small >= 0) {
         *total = (uint64_t)small;
-        if ((r = check_limits(p, *total)) < 0) {
+        *price = sizeof(struct hws__multi_wire) + p->mask * sizeof(uint64_t) + *total;
+        if ((r = check_limits(p, *total)) < 0 || (r = may_go(p, *price)) != HWS_DONE) {
             return r;
         }
-        return (op = hws__op_next(p)) == NULL ? HWS_E_TOO_MANY
-                                              : post_list(p, op,
-                                                          sizeof(struct hws__multi_wire) +
-                                                              p->mask * sizeof(uint64_t) + *total);
+        return (op = hws__op_next(p)) == NULL ? HWS_E_TOO_MANY : post_list(p, op, *price);
     }
     if ((r = make_plan(&plan, p)) < 0 || (r = check_limits(p, plan.total)) < 0) {
         return r;
     }
     *total = plan.total;
+    *price = price_of(&plan);
+    if ((r = may_go(p, *price)) != HWS_DONE) {
+        return r;
+    }
     return plan.large == 0 && plan.within ? send_list(p, &plan) : send_parts(p, &plan);
 }
 
 static int32_t multi_send_run(struct hws__post *p)
 {
     struct hws__endpoint *ep = p->ep;
-    uint64_t total = 0;
+    uint64_t total = 0, price = 0;
     int32_t r;
 
-    if (!ep->open) {
+    if (!ep->open && ep->credit.resumed != p) {
         return hws__endpoint_refuse(ep, p->source);
     }
     if (ep->raw) {
         return hws__fail(HWS_E_UNSUPPORTED, p->source, "a plain UCX program takes no such message");
     }
-    r = send_any(p, &total);
+    r = send_any(p, &total, &price);
+    if (r == HWS_OK && p->op->stage == HWS__STAGE_CREDIT) {
+        return r;
+    }
     if (r >= 0) {
+        hws__credit_spend(&ep->credit, HWS__CREDIT_MULTI, price);
         p->done_tag = p->tag;
         p->done_length = total;
         ep->sent++;

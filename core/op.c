@@ -322,6 +322,9 @@ void hws__op_unlink(struct hws__op *op)
     if (op->stage == HWS__STAGE_MATCHING) {
         hws__match_unpost(op);
     }
+    if (op->stage == HWS__STAGE_CREDIT) {
+        hws__credit_unwait(op);
+    }
     if (op->kind == HWS_EVENT_FLUSH && !hws__list_empty(&op->match)) {
         hws__list_remove(&op->match);
         op->worker->flushes--;
@@ -377,8 +380,8 @@ void hws__op_finish(struct hws__op *op, int32_t status)
     op->stage = HWS__STAGE_ENDED;
     op->status = status;
     op->detail = status >= 0 ? NULL
-                 : op->ep != NULL && op->ep->status == status && op->ep->text[0] != '\0'
-                     ? op->ep->text
+                 : op->ep != NULL && op->ep->status == status && op->ep->detail != NULL
+                     ? op->ep->detail
                      : hws_error_text(status);
     HWS__COUNT(w, ops_ended, 1);
     if (op->callback != NULL) {

@@ -37,6 +37,7 @@ enum hws__stage {
     HWS__STAGE_FREE,
     HWS__STAGE_SUBMITTED, /* waits for the owner of the worker */
     HWS__STAGE_MATCHING,  /* a receive that no message has met: can be ended at any time */
+    HWS__STAGE_CREDIT,    /* a send that waits for credit, see credit.h */
     HWS__STAGE_UCX,       /* UCX holds the buffer */
     HWS__STAGE_OWN,       /* a step of Hawser's own: connecting, a task */
     HWS__STAGE_ENDED
@@ -66,6 +67,10 @@ struct hws__op {
     uint32_t memory_kind;
     struct hws__scope *scope; /* where a receive is posted */
     uint64_t sequence;        /* of posting: the first posted receive wins */
+    union {
+        uint64_t credit_bytes; /* of a send that waits for credit */
+        hws_id credit_asked;   /* of a receive: the endpoint that was told to send, or 0 */
+    };
 
     hws_event_fn callback;
     void *callback_arg;

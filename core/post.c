@@ -155,6 +155,57 @@ static int32_t submit(struct hws__post *p, hws_id *out)
     return HWS_OK;
 }
 
+int32_t hws__post_park(struct hws__post *p)
+{
+    struct hws__op *op = hws__op_next(p);
+    struct submission *s;
+    void *extra;
+    int32_t r;
+
+    if (op == NULL) {
+        return HWS_E_TOO_MANY;
+    }
+    if (p->op != NULL) {
+        hws__op_take(p); /* it was submitted: everything is kept already */
+        return HWS_OK;
+    }
+    op->extra = NULL;
+    if ((r = keep(op, p)) < 0) {
+        return hws__fail(r, p->source, "header of %llu bytes", (unsigned long long)p->mask);
+    }
+    extra = op->extra;
+    hws__op_take(p);
+    op->extra = extra;
+    s = (struct submission *)(void *)op->submitted;
+    s->opts = *p->opts;
+    s->post = *p;
+    s->post.opts = &s->opts;
+    return HWS_OK;
+}
+
+void hws__post_resume(struct hws__op *op)
+{
+    struct submission *s = (struct submission *)(void *)op->submitted;
+    uint64_t sequence = op->sequence;
+    struct hws__post *p = &s->post;
+    int32_t r;
+
+    hws__credit_unwait(op);
+    hws__op_leave(op);
+    op->stage = HWS__STAGE_OWN;
+    p->ep->credit.resumed = p;
+    r = p->run(p);
+    p->ep->credit.resumed = NULL;
+    if (r == HWS_OK) {
+        op->sequence = sequence; /* a flush posted meanwhile comes after it */
+    } else if (r == HWS_DONE) {
+        hws__post_settle(p, r, NULL);
+    } else {
+        hws__op_rejoin(op);
+        hws__op_finish(op, r);
+    }
+}
+
 void hws__post_earlier(const struct hws__post *p)
 {
     if (p->op == NULL && !p->worker->submitting) {
@@ -270,6 +321,9 @@ static void run_submission(struct hws__worker *w, struct hws__op *op)
         r = hws__post_run(&s->post, NULL);
     }
     if (r < 0) {
+        if (op->kind == HWS_EVENT_CONNECT) {
+            hws__connect_refused(&s->post);
+        }
         op->ep = NULL;
         op->stage = HWS__STAGE_OWN;
         HWS__COUNT(w, ops_posted, 1);

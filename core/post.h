@@ -8,6 +8,7 @@
 #define HWS_CORE_POST_H
 
 #include "endpoint.h"
+#include "heap.h"
 #include "progress.h"
 
 /** Posts with options of another size or none, with a queue, or with mistakes. */
@@ -18,6 +19,11 @@ int32_t hws__post_not_free(struct hws__post *p, hws_id *out);
 int32_t hws__post_settle(struct hws__post *p, int32_t r, hws_id *out);
 /** Whether a thread that sleeps must know of what was posted. Owner only. */
 bool hws__post_wants_wake(const struct hws__post *p);
+
+/** Take an operation that runs the posting again later. As hws__post.run, but for HWS_DONE. */
+int32_t hws__post_park(struct hws__post *p);
+/** Run it again, and end it if that ends it. Its list must be hws__credit_out.waiting. */
+void hws__post_resume(struct hws__op *op);
 
 /** Run the submissions that are waiting, unless this posting is one of them. */
 void hws__post_earlier(const struct hws__post *p);
@@ -35,6 +41,9 @@ static inline int32_t hws__post_run(struct hws__post *p, hws_id *out)
     if (__builtin_expect(atomic_load_explicit(&o->id, memory_order_relaxed) != p->source, 0) &&
         p->source != 0) {
         return hws__id_error(&hws__objects, p->source, 0);
+    }
+    if (__builtin_expect(p->opts->timeout_ns != 0, 0) && !hws__heap_reserve(p->worker)) {
+        return hws__fail(HWS_E_NO_MEMORY, p->source, "no memory for a deadline");
     }
     if ((r = p->run(p)) < 0) {
         return r;

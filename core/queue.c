@@ -1,4 +1,5 @@
 #include "queue.h"
+#include "credit.h"
 #include "error.h"
 #include "guard.h"
 #include "options.h"
@@ -75,9 +76,13 @@ int32_t hws__queue_close(hws_id id)
     }
     hws__obj_hide(&q->obj);
     close(q->fd);
+    for (; q->head != q->tail; q->head++) {
+        hws__credit_popped(&q->ring[q->head & q->mask].event, 1);
+    }
     free(q->ring);
     while ((e = q->overflow) != NULL) {
         q->overflow = e->next;
+        hws__credit_popped(&e->event, 1);
         free(e);
     }
     pthread_mutex_unlock(&q->lock);
@@ -284,6 +289,7 @@ static int32_t pop(struct hws__queue *q, hws_id id, hws_event *events, uint32_t 
         if (n > 0 || (worked && (timeout_ns == 0 || hws__now() >= end))) {
             settle(q);
             pthread_mutex_unlock(&q->lock);
+            hws__credit_popped(events, n);
             return (int32_t)n;
         }
         /* While spinning the eventfd is left alone; before sleeping it must work. */

@@ -23,11 +23,47 @@ void hws__sink_feed(const struct hws__sink *sink, hws_id worker)
     }
 }
 
+static struct hws__notice *notice_new(void)
+{
+    return aligned_alloc(_Alignof(struct hws__notice), sizeof(struct hws__notice));
+}
+
+void hws__notices_free(struct hws__list *from)
+{
+    struct hws__list *n;
+
+    while ((n = hws__list_pop(from)) != NULL) {
+        free(hws__container(n, struct hws__notice, link));
+    }
+}
+
+bool hws__notices_reserve(struct hws__list *to, int count)
+{
+    for (int i = 0; i < count; i++) {
+        struct hws__notice *t = notice_new();
+
+        if (t == NULL) {
+            hws__notices_free(to);
+            return false;
+        }
+        hws__list_append(to, &t->link);
+    }
+    return true;
+}
+
+void hws__notice_provide(struct hws__worker *w, struct hws__list *from)
+{
+    struct hws__list *n = hws__list_pop(from);
+
+    if (n != NULL) {
+        hws__list_append(&w->free_notices, n);
+    }
+}
+
 struct hws__notice *hws__notice_take(struct hws__worker *w, const struct hws__sink *sink)
 {
     struct hws__list *n = hws__list_pop(&w->free_notices);
-    struct hws__notice *t = n != NULL ? hws__container(n, struct hws__notice, link)
-                                      : aligned_alloc(_Alignof(struct hws__notice), sizeof *t);
+    struct hws__notice *t = n != NULL ? hws__container(n, struct hws__notice, link) : notice_new();
 
     if (t != NULL) {
         t->callback = sink->callback;

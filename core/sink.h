@@ -4,6 +4,7 @@
 #ifndef HWS_CORE_SINK_H
 #define HWS_CORE_SINK_H
 
+#include "list.h"
 #include <hawser.h>
 #include <stdbool.h>
 
@@ -30,6 +31,12 @@ static inline bool hws__sink_none(const struct hws__sink *s)
 {
     return s->callback == NULL && s->queue == NULL;
 }
+
+/** Memory for events that must not be lost: put aside with their object. False: no memory. */
+bool hws__notices_reserve(struct hws__list *to, int count);
+/** Give one of these to the next hws__emit(). */
+void hws__notice_provide(struct hws__worker *w, struct hws__list *from);
+void hws__notices_free(struct hws__list *from);
 
 /**
  * Hand an event that nobody posted to its sink: queues at once, callbacks when the progress round

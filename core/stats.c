@@ -24,6 +24,7 @@ static void add(hws_stats *s, struct hws__worker *w)
     ADD(signals);
     ADD(am_dropped);
     ADD(failures);
+    ADD(credit_waits);
     posted = atomic_load_explicit(&w->count.ops_posted, memory_order_relaxed);
     ended = atomic_load_explicit(&w->count.ops_ended, memory_order_relaxed);
     s->ops_pending += posted > ended ? posted - ended : 0;

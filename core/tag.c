@@ -68,6 +68,9 @@ int32_t hws__message_to(struct hws__post *p, struct hws__message *m)
 {
     int32_t r;
 
+    if ((p->opts->flags & HWS_OP_INLINE) == 0 && hws__op_next(p) == NULL) {
+        return HWS_E_TOO_MANY; /* before anything is moved: there must be an event for it */
+    }
     p->done_tag = m->tag;
     if (p->opts->flags & HWS_OP_TAKE) {
         return give(p, m);
@@ -162,6 +165,12 @@ ucs_status_t hws__tag_cb(void *arg, const void *header, size_t header_length, vo
     ep->bytes_received += length;
     memcpy(&tag, header, sizeof tag);
     op = hws__match_arrived(&ep->scope, &w->scope, tag);
+    if (op != NULL || (ep->closing && (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0)) {
+        HWS__CREDIT_TOOK(ep, HWS__CREDIT_TAG, length);
+    }
+    if (op == NULL && ep->closing && (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0) {
+        return UCS_OK; /* nobody will take it, and the peer may want to send the rest */
+    }
     if (op != NULL && (op->flags & HWS_OP_TAKE) == 0) {
         return meet(op, u, tag, data, length, param->recv_attr);
     }
@@ -186,6 +195,7 @@ ucs_status_t hws__tag_cb(void *arg, const void *header, size_t header_length, vo
         hws__op_finish(op, HWS_OK);
     } else {
         hws__match_wait(&ep->scope, &w->scope, m);
+        hws__credit_hold(m, HWS__CREDIT_TAG, length);
     }
     return (ucs_status_t)s;
 
@@ -198,13 +208,18 @@ out_of_memory:
 
 static int32_t send_run(struct hws__post *p)
 {
+    uint64_t bytes = hws__bytes(p->buffer, p->length, p->opts->flags);
     struct hws__endpoint *ep = p->ep;
     ucp_request_param_t param;
     struct hws__op *op;
     int32_t r;
 
-    if (!ep->open) {
+    if (!ep->open && ep->credit.resumed != p) {
         return hws__endpoint_refuse(ep, p->source);
+    }
+    if (__builtin_expect(!hws__credit_fits(&ep->credit, HWS__CREDIT_TAG, bytes), 0) &&
+        (r = hws__credit_wait(p, HWS__CREDIT_TAG, bytes)) != HWS_DONE) {
+        return r;
     }
     if ((op = hws__op_next(p)) == NULL) {
         return HWS_E_TOO_MANY;
@@ -221,7 +236,8 @@ static int32_t send_run(struct hws__post *p)
     }
     if (r >= 0) {
         p->done_tag = p->tag;
-        p->done_length = hws__bytes(p->buffer, p->length, p->opts->flags);
+        p->done_length = bytes;
+        hws__credit_spend(&ep->credit, HWS__CREDIT_TAG, bytes);
         ep->sent++;
         ep->bytes_sent += p->done_length;
         if (r == HWS_OK) {
@@ -297,6 +313,9 @@ static int32_t recv_run(struct hws__post *p)
     op->buffer = hws__op_buffer(p, op);
     op->memory_kind = p->opts->memory_kind;
     hws__match_post(scope, op);
+    if (w->credit_blocked != 0) {
+        hws__credit_recall(w, ep, HWS__CREDIT_TAG, op);
+    }
     return HWS_OK;
 }
 

@@ -42,6 +42,7 @@ struct hws__uworker *hws__uworker_create(struct hws__context *c, int role)
     hws__list_init(&u->fetching);
     hws__list_init(&u->rkeys);
     hws__list_init(&u->answers);
+    hws__list_init(&u->flushes);
     if ((s = hws__ucx.ucp_worker_query(u->ucx, &a)) != UCS_OK ||
         a.thread_mode < UCS_THREAD_MODE_SERIALIZED ||
         (s = hws__ucx.ucp_worker_get_efd(u->ucx, &u->efd)) != UCS_OK) {
@@ -95,6 +96,7 @@ int32_t hws__uworker_adopt(struct hws__worker *w, struct hws__uworker *u)
         set_handler(u, HWS__AM_MULTI, hws__multi_cb);
         set_handler(u, HWS__AM_MULTI_PART, hws__multi_part_cb);
         set_handler(u, HWS__AM_RMA, hws__rma_cb);
+        set_handler(u, HWS__AM_CREDIT, hws__credit_cb);
     } else {
         hws__raw_handlers(u);
     }
@@ -118,6 +120,7 @@ static void destroyed(struct hws__worker *w, void *arg)
     hws__op_orphans(w, u);
     hws__am_orphans(u);
     hws__rma_orphans(u);
+    hws__endpoint_flush_orphans(u);
     if (u->role == HWS__ISOLATED) {
         hws__isolated_unreserve(u->context);
     }

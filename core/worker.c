@@ -79,6 +79,14 @@ static int32_t copy_options(struct hws__worker *w, const hws_worker_opts *o)
     w->spares_wanted = o->spares == UINT32_MAX ? 0 : o->spares != 0 ? o->spares : 1;
     w->multi_bytes_max = o->multi_bytes_max != 0 ? o->multi_bytes_max : UINT64_MAX;
     w->multi_count_max = o->multi_count_max != 0 ? o->multi_count_max : HWS__MULTI_COUNT;
+    if (o->credit_bytes > HWS__CREDIT_BYTES_MAX) {
+        return hws__fail(HWS_E_INVALID, 0, "credit_bytes is above 2^42 - 1024");
+    }
+    w->credit_bytes =
+        o->credit_bytes != 0 ? (o->credit_bytes + 1023) & ~UINT64_C(1023) : HWS__CREDIT_BYTES;
+    w->credit_messages = o->credit_messages == UINT32_MAX ? 0
+                         : o->credit_messages != 0        ? o->credit_messages
+                                                          : HWS__CREDIT_MESSAGES;
     w->thread_start = o->thread_start;
     w->thread_start_arg = o->thread_start_arg;
     snprintf(w->name, sizeof w->name, "%s", o->name != NULL ? o->name : "hawser");

@@ -42,7 +42,7 @@ struct hws__counters {
     _Atomic uint64_t endpoints, isolated, isolated_total, fallbacks, redials, lane_violations;
     _Atomic uint64_t ops_inline, ops_posted, ops_submitted, ops_ended, events, wakeups;
     _Atomic uint64_t safety_wakeups, signals, unexpected, unexpected_bytes, queue_overflows,
-        am_dropped, failures;
+        am_dropped, failures, credit_waits;
 };
 
 /** Count. ORDER: relaxed; a single writer needs no atomic addition. */
@@ -103,6 +103,9 @@ struct hws__worker {
     uint64_t multi_scratch_room;
     uint64_t multi_bytes_max;
     uint32_t multi_count_max;
+    uint32_t credit_messages; /* see credit.h; 0: no limit */
+    uint64_t credit_bytes;
+    uint32_t credit_blocked; /* peers with sends that wait for credit, each sort counted */
     uint64_t sequence;
     uint32_t flushes; /* flushes that UCX has done and that wait for earlier sends */
     struct hws__list flushing;

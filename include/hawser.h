@@ -422,7 +422,9 @@ typedef struct hws_worker_opts {
     hws_sink sink;            /* events of the worker itself, and of children without their own */
     uint64_t multi_bytes_max; /* of an arriving multi-buffer message; 0: no limit */
     uint32_t multi_count_max; /* its segments; 0: 65536 */
-    uint32_t reserved;
+    uint32_t
+        credit_messages;   /* that may wait, see CREDITS; 0: 16384, UINT32_MAX: no limit at all */
+    uint64_t credit_bytes; /* of these; 0: 64 MiB, at most 2^42 - 1024 */
 } hws_worker_opts;
 
 /**
@@ -636,6 +638,19 @@ HWS_API int32_t hws_endpoint_query(hws_id endpoint, hws_endpoint_info *out);
 
 /* ------------------------------------------------------------------------------------------------
  * 9. Operations and queues
+ *
+ * CREDITS. What a peer has sent and the receiver's program has not taken yet is bounded, for each
+ * connection and direction and for each of three sorts: tagged, active and multi-buffer messages.
+ * hws_worker_opts.credit_messages and credit_bytes are the receiver's; peers learn them when they
+ * connect. A message is taken when a receive gets it, a probe takes it, its handler is called with
+ * it or hws_queue_pop() returns its event; a buffer that is kept after that costs no credit. A send
+ * without credit is an operation like any other: it is pending, deadline, cancel, close and failure
+ * end it, and a flush or close of its endpoint waits for it. A message larger than the window goes
+ * when nothing else waits. While a window is full, a receive still gets the message it matches, ahead
+ * of those it does not match; only then may a message overtake one of another tag. Active messages
+ * of all ids wait in one line: a program must pop all queues that its handlers feed. No credits on
+ * raw endpoints, for streams (UCX keeps the bytes that nobody reads) and for
+ * remote memory access.
  */
 
 /** hws_op_opts.flags */
@@ -1020,8 +1035,9 @@ typedef struct hws_stats {
     uint64_t signals;         /* wake-ups sent to a sleeping thread */
     uint64_t unexpected;      /* messages waiting for a receive, now */
     uint64_t unexpected_bytes;
-    uint64_t am_dropped; /* active messages without a handler */
-    uint64_t failures;   /* endpoints that failed */
+    uint64_t am_dropped;   /* active messages without a handler */
+    uint64_t failures;     /* endpoints that failed */
+    uint64_t credit_waits; /* sends that waited for credit of their peer */
 } hws_stats;
 
 /**

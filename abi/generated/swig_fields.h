@@ -77,6 +77,8 @@ static const struct field fields_of_hws_worker_opts_[] = {
     {"sink", FIELD_RECORD, offsetof(hws_worker_opts, sink), 0, &fields_of_hws_sink},
     {"multi_bytes_max", FIELD_U64, offsetof(hws_worker_opts, multi_bytes_max), 0, NULL},
     {"multi_count_max", FIELD_U32, offsetof(hws_worker_opts, multi_count_max), 0, NULL},
+    {"credit_messages", FIELD_U32, offsetof(hws_worker_opts, credit_messages), 0, NULL},
+    {"credit_bytes", FIELD_U64, offsetof(hws_worker_opts, credit_bytes), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 static const struct fields fields_of_hws_worker_opts = {"hws_worker_opts", sizeof(hws_worker_opts), 1, fields_of_hws_worker_opts_};
@@ -207,6 +209,7 @@ static const struct field fields_of_hws_stats_[] = {
     {"unexpected_bytes", FIELD_U64, offsetof(hws_stats, unexpected_bytes), 0, NULL},
     {"am_dropped", FIELD_U64, offsetof(hws_stats, am_dropped), 0, NULL},
     {"failures", FIELD_U64, offsetof(hws_stats, failures), 0, NULL},
+    {"credit_waits", FIELD_U64, offsetof(hws_stats, credit_waits), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 static const struct fields fields_of_hws_stats = {"hws_stats", sizeof(hws_stats), 1, fields_of_hws_stats_};

@@ -1,7 +1,8 @@
 /*
  * Each allocation of the library fails once, one after the other, in the course of a short life of
- * a context: it is opened, listens, connects, exchanges messages of every sort and is closed. No
- * crash, no leak (LeakSanitizer looks), no operation without its end, and codes that fit.
+ * a context: it is opened, listens, connects, exchanges messages of every sort and is closed. Then
+ * every n-th fails, for some n. No crash, no leak (LeakSanitizer looks), no operation without its
+ * end, and codes that fit.
  *
  * Only the library's own calls are intercepted (by the linker): UCX's are left alone.
  *
@@ -24,11 +25,17 @@
 #define BIG 300000u
 
 static _Atomic int64_t countdown; /* the allocation that fails; below 1: none */
+static _Atomic int64_t every;     /* one of so many fails; 0: none */
 static _Atomic int64_t seen;
 
 static int fails(void)
 {
-    atomic_fetch_add(&seen, 1);
+    int64_t number = atomic_fetch_add(&seen, 1) + 1;
+
+    if (every != 0 && number % every == 0) {
+        errno = ENOMEM;
+        return 1;
+    }
     if (atomic_fetch_sub(&countdown, 1) == 1) {
         errno = ENOMEM;
         return 1;
@@ -110,9 +117,14 @@ static int allowed(int32_t code)
 
 static void on_final(void *arg, const hws_event *event)
 {
+    const hws_multi_detail *detail = event->detail;
+
     (void)arg;
     CHECK(event->kind < 32);
     finals++;
+    if (event->kind == HWS_EVENT_MULTI_RECV && event->status == HWS_OK) {
+        CHECK_OK(hws_close(detail->buffer));
+    }
 }
 
 static void on_event(void *arg, const hws_event *event)
@@ -212,6 +224,39 @@ static void messages(void)
     settle();
 }
 
+static void multi_buffer(void)
+{
+    hws_segment segments[20] = {{.base = big, .length = 100000}};
+    hws_op_opts opts = told();
+    hws_id op;
+
+    for (int i = 1; i < 20; i++) {
+        segments[i] = (hws_segment){.base = big, .length = 500};
+    }
+    /* Expected and unexpected; in one message and in parts. */
+    CALL(post(hws_multi_recv(endpoints[1], 1, UINT64_MAX, NULL, &opts, &op)));
+    CALL(post(hws_multi_send(endpoints[0], 1, segments + 1, 2, NULL, &opts, &op)));
+    CALL(post(hws_multi_send(endpoints[0], 1, segments, 20, NULL, &opts, &op)));
+    CALL(post(hws_multi_recv(workers[1], 1, UINT64_MAX, NULL, &opts, &op)));
+    settle();
+}
+
+/* More than the window, and the last first. */
+static void credits(void)
+{
+    hws_op_opts opts = told();
+    hws_id op;
+
+    for (int i = 0; i < 6; i++) {
+        CALL(post(hws_tag_send(endpoints[0], small, 16, i == 5 ? 11 : 10, &opts, &op)));
+    }
+    CALL(post(hws_tag_recv(endpoints[1], in_small, 16, 11, UINT64_MAX, &opts, &op)));
+    for (int i = 0; i < 5; i++) {
+        CALL(post(hws_tag_recv(endpoints[1], in_small, 16, 10, UINT64_MAX, &opts, &op)));
+    }
+    settle();
+}
+
 static void tick(void *arg)
 {
     (*(int *)arg)++;
@@ -246,8 +291,8 @@ static void live(void)
                                      .config = config,
                                      .psk = "sixteen bytes...",
                                      .psk_length = 16};
-    hws_worker_opts worker_opts = {.struct_size = sizeof worker_opts,
-                                   .sink = {.callback = on_event}};
+    hws_worker_opts worker_opts = {
+        .struct_size = sizeof worker_opts, .sink = {.callback = on_event}, .credit_messages = 4};
     hws_queue_opts queue_opts = {.struct_size = sizeof queue_opts, .capacity = 2};
     hws_am_opts am = {.struct_size = sizeof am, .sink = {.callback = on_event}};
     hws_listener_info info = {.struct_size = sizeof info};
@@ -285,6 +330,8 @@ static void live(void)
     }
     tasks();
     messages();
+    multi_buffer();
+    credits();
     if (hws_describe(context, text, sizeof text, &needed) == HWS_E_TOO_BIG) {
         CHECK(needed > sizeof text);
     }
@@ -298,6 +345,7 @@ static int child(int64_t n)
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     alarm((unsigned)(t_patience() / T_SECOND));
     atomic_store(&countdown, n);
+    atomic_store(&every, n < 0 ? -n : 0);
     live();
     start = t_now();
     if (context != 0) {
@@ -340,7 +388,7 @@ static int64_t run(int64_t n)
     close(fds[0]);
     CHECK_EQ(waitpid(pid, &status, 0), pid);
     if (status != 0 || count < 0) {
-        printf("FAIL allocation %lld: %s %d\n", (long long)n,
+        printf("FAIL %s %lld: %s %d\n", n < 0 ? "every" : "allocation", (long long)(n < 0 ? -n : n),
                WIFSIGNALED(status) ? "signal" : "exit code",
                WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
         return -1;
@@ -366,5 +414,9 @@ int main(int argc, char **argv)
     }
     printf("%lld allocations, each failed once: %lld bad ends\n", (long long)total,
            (long long)failed);
+    for (n = 2; n <= total && failed < 10; n += n / 8 + 1) {
+        failed += run(-n) < 0;
+    }
+    printf("every n-th failed: %lld bad ends in all\n", (long long)failed);
     return failed != 0;
 }

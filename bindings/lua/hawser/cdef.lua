@@ -102,7 +102,8 @@ struct hws_worker_opts {
     hws_sink sink;
     uint64_t multi_bytes_max;
     uint32_t multi_count_max;
-    uint32_t reserved;
+    uint32_t credit_messages;
+    uint64_t credit_bytes;
 };
 struct hws_listener_opts {
     uint32_t struct_size;
@@ -213,6 +214,7 @@ struct hws_stats {
     uint64_t unexpected_bytes;
     uint64_t am_dropped;
     uint64_t failures;
+    uint64_t credit_waits;
 };
 struct hws_segment {
     void *base;
@@ -545,7 +547,7 @@ M.layout = {
     hws_error = {size = 184, fields = {struct_size = 0, code = 4, ucx_status = 8, sys_errno = 12, id = 16, text = 24}},
     hws_library_info = {size = 792, fields = {struct_size = 0, version = 4, ucx_major = 8, ucx_minor = 12, ucx_release = 16, has_sodium = 20, ucx_path = 24, ucx_reason = 536}},
     hws_context_opts = {size = 64, fields = {struct_size = 0, flags = 4, features = 8, name = 16, ucx = 24, config = 32, psk = 40, psk_length = 48, isolated_max = 56, reserved = 60}},
-    hws_worker_opts = {size = 104, fields = {struct_size = 0, mode = 4, name = 8, spin_ns = 16, cpu_mask = 24, cpu_words = 32, spares = 36, thread_start = 40, thread_start_arg = 48, sink = 56, multi_bytes_max = 88, multi_count_max = 96, reserved = 100}},
+    hws_worker_opts = {size = 112, fields = {struct_size = 0, mode = 4, name = 8, spin_ns = 16, cpu_mask = 24, cpu_words = 32, spares = 36, thread_start = 40, thread_start_arg = 48, sink = 56, multi_bytes_max = 88, multi_count_max = 96, credit_messages = 100, credit_bytes = 104}},
     hws_listener_opts = {size = 88, fields = {struct_size = 0, flags = 4, hello_timeout_ns = 8, sink = 16, endpoint_sink = 48, close_timeout_ns = 80}},
     hws_listener_info = {size = 120, fields = {struct_size = 0, port = 4, address = 8, requests = 72, accepted = 80, rejected = 88, redirected = 96, strangers = 104, bad_auth = 112}},
     hws_endpoint_opts = {size = 56, fields = {struct_size = 0, flags = 4, close_timeout_ns = 8, sink = 16, local_address = 48}},
@@ -555,7 +557,7 @@ M.layout = {
     hws_message_info = {size = 32, fields = {struct_size = 0, flags = 4, endpoint = 8, length = 16, tag = 24}},
     hws_am_detail = {size = 48, fields = {header = 0, header_length = 8, data = 16, data_length = 24, buffer = 32, endpoint = 40}},
     hws_am_opts = {size = 72, fields = {struct_size = 0, flags = 4, sink = 8, alloc = 40, free = 48, alloc_arg = 56, memory_kind = 64, reserved = 68}},
-    hws_stats = {size = 176, fields = {struct_size = 0, reserved = 4, endpoints = 8, isolated = 16, spares = 24, isolated_cap = 32, isolated_total = 40, fallbacks = 48, redials = 56, lane_violations = 64, ops_inline = 72, ops_posted = 80, ops_submitted = 88, ops_pending = 96, events = 104, queue_overflows = 112, wakeups = 120, safety_wakeups = 128, signals = 136, unexpected = 144, unexpected_bytes = 152, am_dropped = 160, failures = 168}},
+    hws_stats = {size = 184, fields = {struct_size = 0, reserved = 4, endpoints = 8, isolated = 16, spares = 24, isolated_cap = 32, isolated_total = 40, fallbacks = 48, redials = 56, lane_violations = 64, ops_inline = 72, ops_posted = 80, ops_submitted = 88, ops_pending = 96, events = 104, queue_overflows = 112, wakeups = 120, safety_wakeups = 128, signals = 136, unexpected = 144, unexpected_bytes = 152, am_dropped = 160, failures = 168, credit_waits = 176}},
     hws_segment = {size = 24, fields = {base = 0, length = 8, memory_kind = 16, reserved = 20}},
     hws_multi_detail = {size = 40, fields = {segments = 0, count = 8, total = 16, buffer = 24, endpoint = 32}},
     hws_multi_opts = {size = 16, fields = {struct_size = 0, flags = 4, coalesce = 8}},

@@ -107,18 +107,29 @@ static const struct field listener_fields[] = {FIELD(hws_listener_info, port),
 
 QUERY(listener_query, hws_listener_info, hws_listener_query, listener_fields)
 
-static const struct field stats_fields[] = {
-    FIELD(hws_stats, endpoints),        FIELD(hws_stats, isolated),
-    FIELD(hws_stats, spares),           FIELD(hws_stats, isolated_cap),
-    FIELD(hws_stats, isolated_total),   FIELD(hws_stats, fallbacks),
-    FIELD(hws_stats, redials),          FIELD(hws_stats, lane_violations),
-    FIELD(hws_stats, ops_inline),       FIELD(hws_stats, ops_posted),
-    FIELD(hws_stats, ops_submitted),    FIELD(hws_stats, ops_pending),
-    FIELD(hws_stats, events),           FIELD(hws_stats, queue_overflows),
-    FIELD(hws_stats, wakeups),          FIELD(hws_stats, safety_wakeups),
-    FIELD(hws_stats, signals),          FIELD(hws_stats, unexpected),
-    FIELD(hws_stats, unexpected_bytes), FIELD(hws_stats, am_dropped),
-    FIELD(hws_stats, failures),         {NULL, 0, 0}};
+static const struct field stats_fields[] = {FIELD(hws_stats, endpoints),
+                                            FIELD(hws_stats, isolated),
+                                            FIELD(hws_stats, spares),
+                                            FIELD(hws_stats, isolated_cap),
+                                            FIELD(hws_stats, isolated_total),
+                                            FIELD(hws_stats, fallbacks),
+                                            FIELD(hws_stats, redials),
+                                            FIELD(hws_stats, lane_violations),
+                                            FIELD(hws_stats, ops_inline),
+                                            FIELD(hws_stats, ops_posted),
+                                            FIELD(hws_stats, ops_submitted),
+                                            FIELD(hws_stats, ops_pending),
+                                            FIELD(hws_stats, events),
+                                            FIELD(hws_stats, queue_overflows),
+                                            FIELD(hws_stats, wakeups),
+                                            FIELD(hws_stats, safety_wakeups),
+                                            FIELD(hws_stats, signals),
+                                            FIELD(hws_stats, unexpected),
+                                            FIELD(hws_stats, unexpected_bytes),
+                                            FIELD(hws_stats, am_dropped),
+                                            FIELD(hws_stats, failures),
+                                            FIELD(hws_stats, credit_waits),
+                                            {NULL, 0, 0}};
 
 QUERY(stats, hws_stats, hws_stats_get, stats_fields)
 

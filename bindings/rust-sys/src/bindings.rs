@@ -417,7 +417,10 @@ pub struct hws_worker_opts {
     pub multi_bytes_max: u64,
     /// its segments; 0: 65536
     pub multi_count_max: u32,
-    pub reserved: u32,
+    /// that may wait, see CREDITS; 0: 16384, UINT32_MAX: no limit at all
+    pub credit_messages: u32,
+    /// of these; 0: 64 MiB, at most 2^42 - 1024
+    pub credit_bytes: u64,
 }
 
 impl Default for hws_worker_opts {
@@ -425,7 +428,7 @@ impl Default for hws_worker_opts {
     fn default() -> Self {
         // SAFETY: numbers, pointers and optional functions: all of them may be zero.
         let mut value: Self = unsafe { core::mem::zeroed() };
-        value.struct_size = 104;
+        value.struct_size = 112;
         value
     }
 }
@@ -720,6 +723,8 @@ pub struct hws_stats {
     pub am_dropped: u64,
     /// endpoints that failed
     pub failures: u64,
+    /// sends that waited for credit of their peer
+    pub credit_waits: u64,
 }
 
 impl Default for hws_stats {
@@ -727,7 +732,7 @@ impl Default for hws_stats {
     fn default() -> Self {
         // SAFETY: numbers, pointers and optional functions: all of them may be zero.
         let mut value: Self = unsafe { core::mem::zeroed() };
-        value.struct_size = 176;
+        value.struct_size = 184;
         value
     }
 }
@@ -1023,7 +1028,7 @@ const _: () = assert!(offset_of!(hws_context_opts, psk) == 40);
 const _: () = assert!(offset_of!(hws_context_opts, psk_length) == 48);
 const _: () = assert!(offset_of!(hws_context_opts, isolated_max) == 56);
 const _: () = assert!(offset_of!(hws_context_opts, reserved) == 60);
-const _: () = assert!(size_of::<hws_worker_opts>() == 104);
+const _: () = assert!(size_of::<hws_worker_opts>() == 112);
 const _: () = assert!(align_of::<hws_worker_opts>() == 8);
 const _: () = assert!(offset_of!(hws_worker_opts, struct_size) == 0);
 const _: () = assert!(offset_of!(hws_worker_opts, mode) == 4);
@@ -1037,7 +1042,8 @@ const _: () = assert!(offset_of!(hws_worker_opts, thread_start_arg) == 48);
 const _: () = assert!(offset_of!(hws_worker_opts, sink) == 56);
 const _: () = assert!(offset_of!(hws_worker_opts, multi_bytes_max) == 88);
 const _: () = assert!(offset_of!(hws_worker_opts, multi_count_max) == 96);
-const _: () = assert!(offset_of!(hws_worker_opts, reserved) == 100);
+const _: () = assert!(offset_of!(hws_worker_opts, credit_messages) == 100);
+const _: () = assert!(offset_of!(hws_worker_opts, credit_bytes) == 104);
 const _: () = assert!(size_of::<hws_listener_opts>() == 88);
 const _: () = assert!(align_of::<hws_listener_opts>() == 8);
 const _: () = assert!(offset_of!(hws_listener_opts, struct_size) == 0);
@@ -1123,7 +1129,7 @@ const _: () = assert!(offset_of!(hws_am_opts, free) == 48);
 const _: () = assert!(offset_of!(hws_am_opts, alloc_arg) == 56);
 const _: () = assert!(offset_of!(hws_am_opts, memory_kind) == 64);
 const _: () = assert!(offset_of!(hws_am_opts, reserved) == 68);
-const _: () = assert!(size_of::<hws_stats>() == 176);
+const _: () = assert!(size_of::<hws_stats>() == 184);
 const _: () = assert!(align_of::<hws_stats>() == 8);
 const _: () = assert!(offset_of!(hws_stats, struct_size) == 0);
 const _: () = assert!(offset_of!(hws_stats, reserved) == 4);
@@ -1148,6 +1154,7 @@ const _: () = assert!(offset_of!(hws_stats, unexpected) == 144);
 const _: () = assert!(offset_of!(hws_stats, unexpected_bytes) == 152);
 const _: () = assert!(offset_of!(hws_stats, am_dropped) == 160);
 const _: () = assert!(offset_of!(hws_stats, failures) == 168);
+const _: () = assert!(offset_of!(hws_stats, credit_waits) == 176);
 const _: () = assert!(size_of::<hws_segment>() == 24);
 const _: () = assert!(align_of::<hws_segment>() == 8);
 const _: () = assert!(offset_of!(hws_segment, base) == 0);
