@@ -120,8 +120,8 @@ ucs_status_t hws__am_arrived(struct hws__uworker *u, struct hws__endpoint *ep, u
         return UCS_OK;
     }
     if (ep != NULL) {
-        ep->received++;
-        ep->bytes_received += length;
+        ep->traffic.in[HWS_TRAFFIC_AM].count++;
+        ep->traffic.in[HWS_TRAFFIC_AM].bytes += length;
     }
     if ((attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0 &&
         tell_small(w, h, ep != NULL ? ep->obj.id : 0, am_id, header, header_length, data, length)) {
@@ -369,8 +369,8 @@ static int32_t am_send_run(struct hws__post *p)
     if (r >= 0) {
         p->done_tag = p->am_id;
         p->done_length = hws__bytes(p->buffer, p->length, p->opts->flags);
-        ep->sent++;
-        ep->bytes_sent += p->done_length;
+        ep->traffic.out[HWS_TRAFFIC_AM].count++;
+        ep->traffic.out[HWS_TRAFFIC_AM].bytes += p->done_length;
         if (r == HWS_OK) {
             op->done_tag = p->am_id;
             op->done_length = p->done_length;

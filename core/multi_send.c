@@ -398,8 +398,8 @@ static int32_t multi_send_run(struct hws__post *p)
     if (r >= 0) {
         p->done_tag = p->tag;
         p->done_length = total;
-        ep->sent++;
-        ep->bytes_sent += total;
+        ep->traffic.out[HWS_TRAFFIC_MULTI].count++;
+        ep->traffic.out[HWS_TRAFFIC_MULTI].bytes += total;
         if (r == HWS_OK) {
             p->op->done_tag = p->tag;
             p->op->done_length = total;

@@ -158,8 +158,8 @@ ucs_status_t hws__tag_cb(void *arg, const void *header, size_t header_length, vo
         HWS__COUNT(w, am_dropped, 1);
         return UCS_OK;
     }
-    ep->received++;
-    ep->bytes_received += length;
+    ep->traffic.in[HWS_TRAFFIC_TAG].count++;
+    ep->traffic.in[HWS_TRAFFIC_TAG].bytes += length;
     memcpy(&tag, header, sizeof tag);
     op = hws__match_arrived(&ep->scope, &w->scope, tag);
     if (op != NULL && (op->flags & HWS_OP_TAKE) == 0) {
@@ -222,8 +222,8 @@ static int32_t send_run(struct hws__post *p)
     if (r >= 0) {
         p->done_tag = p->tag;
         p->done_length = hws__bytes(p->buffer, p->length, p->opts->flags);
-        ep->sent++;
-        ep->bytes_sent += p->done_length;
+        ep->traffic.out[HWS_TRAFFIC_TAG].count++;
+        ep->traffic.out[HWS_TRAFFIC_TAG].bytes += p->done_length;
         if (r == HWS_OK) {
             op->done_tag = p->tag;
             op->done_length = p->done_length;

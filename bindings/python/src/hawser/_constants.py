@@ -14,6 +14,7 @@ FOREVER = 18446744073709551615
 OK = 0
 DONE = 1
 AM_ID_MAX = 1023
+LATENCY_BUCKETS = 160
 ATOMIC_FETCH = 256
 ADDRESS_UNSAFE_SHARED_MEMORY = 4
 
@@ -118,6 +119,12 @@ class Progress(IntEnum):
     THREAD_POLLING = 3  # a thread of the library, which never sleeps
 
 
+class WorkerFlag(IntFlag):
+    """hws_worker_opts.flags"""
+
+    LATENCY = 1  # keep histograms, see hws_latency_get(); nothing completes inline
+
+
 class ListenerFlag(IntFlag):
     """hws_listener_opts.flags"""
 
@@ -176,6 +183,7 @@ class OpFlag(IntFlag):
     RNDV = 32  # active message: force rendezvous
     DETACHED = 64  # no callback, no queue, nobody waits: the result is dropped
     TAKE = 128  # tag receive: take the message instead of its data, see there
+    TIMED = 256  # fill `timing`; never completes inline
 
 
 class Wait(IntEnum):
@@ -190,6 +198,28 @@ class AmFlag(IntFlag):
 
     DEFER = 1  # large messages are told of before they are fetched (HWS_EVENT_FLAG_RNDV)
     BUFFER = 2  # callbacks too get a buffer to keep; queues always do
+
+
+class TrafficSent(IntEnum):
+    """What passed through: indexes of hws_stats.sent and its like."""
+
+    TAG = 0
+    STREAM = 1
+    AM = 2
+    MULTI = 3
+    PUT = 4
+    GET = 5
+    ATOMIC = 6
+
+
+class ViaViaSent(IntEnum):
+    """The way an endpoint goes: indexes of hws_stats.via_sent and its like."""
+
+    OTHER = 0  # not connected yet, or unknown
+    SHM = 1
+    TCP = 2
+    RDMA = 3
+    SELF = 4
 
 
 class MultiFlag(IntFlag):
@@ -253,6 +283,7 @@ __all__ = [
     "DONE",
     "FOREVER",
     "HEADER_VERSION",
+    "LATENCY_BUCKETS",
     "OK",
     "VERSION_MAJOR",
     "VERSION_MINOR",
@@ -278,6 +309,9 @@ __all__ = [
     "Reason",
     "RkeyFlag",
     "State",
+    "TrafficSent",
     "Transport",
+    "ViaViaSent",
     "Wait",
+    "WorkerFlag",
 ]
