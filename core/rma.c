@@ -102,6 +102,7 @@ static int32_t transfer_run(struct hws__post *p)
 {
     uint64_t bytes = hws__bytes(p->buffer, p->length, p->opts->flags);
     bool put = p->kind == HWS_EVENT_PUT;
+    struct hws__flow *flow;
     struct hws__rkey *k;
     int32_t r;
 
@@ -111,8 +112,7 @@ static int32_t transfer_run(struct hws__post *p)
     if (bytes == 0) {
         return HWS_DONE;
     }
-    struct hws__flow *flow = &k->ep->traffic.out[put ? HWS_TRAFFIC_PUT : HWS_TRAFFIC_GET];
-
+    flow = &k->ep->traffic.out[put ? HWS_TRAFFIC_PUT : HWS_TRAFFIC_GET];
     flow->count++;
     flow->bytes += bytes;
     if (hws__rma_direct(k, p->opts->memory_kind)) {

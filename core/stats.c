@@ -190,6 +190,7 @@ static void worker_stats(struct hws__worker *w, hws_id id, hws_stats *s)
     while (!hws__stats_read(&w->published, s, &at)) {
         sched_yield(); /* its writer does not run just now */
     }
+    gather_counters(s, w); /* these anybody may read: they are of now */
 }
 
 /* Of a context, with its lock held. */

@@ -1074,7 +1074,8 @@ typedef struct hws_stats {
  * The counters of a context (all its workers), of a worker or of an endpoint. What was closed stays
  * counted in what it belonged to.
  *
- * They are exact while no other thread makes progress on the worker, else up to 0.1 s old.
+ * `sent` to `via_bytes_received` are up to 0.1 s old while another thread makes progress on the
+ * worker; everything else is of now.
  * @param id  context, worker or endpoint
  * @return 0, or the id's error
  * @thread any  @blocks for an endpoint: for microseconds while another thread progresses the worker

@@ -1627,7 +1627,7 @@ unsafe extern "C" {
 
     /// The counters of a context (all its workers), of a worker or of an endpoint. What was closed stays counted in what it belonged to.
     ///
-    /// They are exact while no other thread makes progress on the worker, else up to 0.1 s old.
+    /// `sent` to `via_bytes_received` are up to 0.1 s old while another thread makes progress on the worker; everything else is of now.
     ///
     /// Threads: any. Blocks: for an endpoint: for microseconds while another thread progresses the worker. Owns: nothing. Returns: 0, or the id's error.
     pub fn hws_stats_get(id: hws_id, out: *mut hws_stats) -> i32;
