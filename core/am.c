@@ -468,6 +468,10 @@ int32_t hws_am_handler(hws_id worker, uint32_t am_id, const hws_am_opts *opts)
     if (o.flags & ~(uint32_t)(HWS_AM_DEFER | HWS_AM_BUFFER)) {
         return hws__fail(HWS_E_INVALID, worker, "unknown flags %#x", o.flags);
     }
+    if (o.memory_kind == HWS_MEMORY_CUDA) {
+        return hws__fail(HWS_E_BUFFER_KIND, worker,
+                         "messages arrive in host memory: HWS_AM_DEFER, then hws_am_recv()");
+    }
     h.flags = o.flags;
     h.memory_kind = o.memory_kind;
     h.alloc = o.alloc;

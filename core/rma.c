@@ -87,9 +87,12 @@ static int32_t put_message(struct hws__post *p, struct hws__rkey *k, uint64_t by
 
 static int32_t get_message(struct hws__post *p, struct hws__rkey *k, uint64_t bytes)
 {
-    struct hws__rma_job *job = hws__rma_job_of(p, k, HWS__RMA_GET);
+    struct hws__rma_job *job;
 
-    if (job == NULL) {
+    if (p->opts->memory_kind == HWS_MEMORY_CUDA) {
+        return hws__fail(HWS_E_BUFFER_KIND, p->rkey, "a get by messages fills host memory only");
+    }
+    if ((job = hws__rma_job_of(p, k, HWS__RMA_GET)) == NULL) {
         return HWS_E_TOO_MANY;
     }
     job->msg.length = bytes;

@@ -387,6 +387,9 @@ static int32_t message_recv_run(struct hws__post *p)
     if (m == NULL) {
         return hws__id_error(&hws__objects, p->tag, HWS_KIND_MESSAGE);
     }
+    if (p->opts->memory_kind == HWS_MEMORY_CUDA) {
+        return hws__fail(HWS_E_BUFFER_KIND, p->tag, "receives into host memory only, so far");
+    }
     p->source = m->ep_id;
     return hws__message_to(p, m);
 }

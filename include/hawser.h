@@ -312,6 +312,26 @@ typedef struct hws_library_info {
  */
 HWS_API int32_t hws_library_open(const char *ucx, hws_library_info *out);
 
+/** What the loaded UCX or this build can do: hws_query_feature().  @group Can */
+#define HWS_CAN_COPY_HEADER 1     /* UCX 1.14: UCX copies the header of an active message */
+#define HWS_CAN_IPV6 2            /* UCX 1.14: connections by IPv6, see hws_listen() */
+#define HWS_CAN_EXPORTED_MEMORY 3 /* UCX 1.14: memory handles for other processes (memh export) */
+#define HWS_CAN_RKEY_COMPARE 4    /* UCX 1.16: hws_rkey_compare() of raw keys */
+#define HWS_CAN_FAILOVER 5        /* UCX 1.21: the error mode that goes on over other lanes */
+#define HWS_CAN_SGL_PUT 6         /* UCX 1.22: a list of remote addresses in one put */
+#define HWS_CAN_PSK 7             /* this build: pre-shared keys */
+
+/**
+ * Whether the loaded UCX, or this build of the library, can do something that not all can. It tells
+ * what UCX offers; Hawser itself has no call yet that uses EXPORTED_MEMORY, FAILOVER or SGL_PUT.
+ * @param feature  HWS_CAN_*
+ * @return 0: yes; HWS_E_UNSUPPORTED: no (the text names the version that can), HWS_E_INVALID (no
+ *         such feature), or as hws_library_open()
+ * @thread any  @blocks while the libraries are loaded, the first time  @owns nothing  @since 0.1
+ * @ucx ucp_get_version
+ */
+HWS_API int32_t hws_query_feature(uint32_t feature);
+
 /* ------------------------------------------------------------------------------------------------
  * 5. Context
  */

@@ -164,6 +164,7 @@ typedef struct perf_lane {
 /* perf_options.c: 0, or the exit code to leave with (-1: leave with 0, the help was printed). */
 int perf_options_parse(perf_options *o, int argc, char **argv);
 uint64_t perf_message_bytes(const perf_params *p);
+uint64_t perf_iteration_bytes(const perf_params *p);
 
 /* perf_clock.c */
 void perf_clock_calibrate(void);

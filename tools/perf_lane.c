@@ -16,6 +16,12 @@ uint64_t perf_message_bytes(const perf_params *p)
     return bytes;
 }
 
+/* What one iteration moves: a plan moves its list. */
+uint64_t perf_iteration_bytes(const perf_params *p)
+{
+    return perf_message_bytes(p) * (perf_tests[p->test].api == PERF_PLAN ? p->window : 1);
+}
+
 /* Memory for one direction: a page-aligned block, in pieces if the layout is iov. */
 static int buffer_open(perf_lane *l, bool iov, void **buffer, uint64_t *length, void *keep[2])
 {

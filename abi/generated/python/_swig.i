@@ -144,6 +144,13 @@ HWS_STRUCTURE(hws_transfer)
 %constant int32_t LOG_INFO = HWS_LOG_INFO;
 %constant int32_t LOG_DEBUG = HWS_LOG_DEBUG;
 %constant int32_t LOG_TRACE = HWS_LOG_TRACE;
+%constant int32_t CAN_COPY_HEADER = HWS_CAN_COPY_HEADER;
+%constant int32_t CAN_IPV6 = HWS_CAN_IPV6;
+%constant int32_t CAN_EXPORTED_MEMORY = HWS_CAN_EXPORTED_MEMORY;
+%constant int32_t CAN_RKEY_COMPARE = HWS_CAN_RKEY_COMPARE;
+%constant int32_t CAN_FAILOVER = HWS_CAN_FAILOVER;
+%constant int32_t CAN_SGL_PUT = HWS_CAN_SGL_PUT;
+%constant int32_t CAN_PSK = HWS_CAN_PSK;
 %constant int32_t FEATURE_TAG = HWS_FEATURE_TAG;
 %constant int32_t FEATURE_STREAM = HWS_FEATURE_STREAM;
 %constant int32_t FEATURE_AM = HWS_FEATURE_AM;
@@ -263,6 +270,13 @@ const char *hws_error_category(int32_t code);
 int32_t hws_library_open(const char *ucx, hws_library_info *out);
 %clear int32_t hws_library_open;
 %clear hws_library_info *out;
+
+%rename(query_feature) hws_query_feature;
+%feature("docstring") hws_query_feature "Whether the loaded UCX, or this build of the library, can do something that not all can."
+%thread hws_query_feature;
+%apply int32_t HWS_ZERO { int32_t hws_query_feature };
+int32_t hws_query_feature(uint32_t feature);
+%clear int32_t hws_query_feature;
 
 %rename(context_open) hws_context_open;
 %feature("docstring") hws_context_open "Open a context: one UCX instance with its configuration."

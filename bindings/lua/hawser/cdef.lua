@@ -339,6 +339,7 @@ const char *hws_error_name(int32_t code);
 const char *hws_error_category(int32_t code);
 int32_t hws_log_set(int32_t level, hws_log_fn fn, void *user);
 int32_t hws_library_open(const char *ucx, hws_library_info *out);
+int32_t hws_query_feature(uint32_t feature);
 int32_t hws_context_open(const hws_context_opts *opts, hws_id *out);
 int32_t hws_close(hws_id id);
 int32_t hws_close_wait(hws_id id, uint64_t timeout_ns);
@@ -463,6 +464,13 @@ M.constants = {
     LOG_INFO = 3,
     LOG_DEBUG = 4,
     LOG_TRACE = 5,
+    CAN_COPY_HEADER = 1,
+    CAN_IPV6 = 2,
+    CAN_EXPORTED_MEMORY = 3,
+    CAN_RKEY_COMPARE = 4,
+    CAN_FAILOVER = 5,
+    CAN_SGL_PUT = 6,
+    CAN_PSK = 7,
     FEATURE_TAG = 1,
     FEATURE_STREAM = 2,
     FEATURE_AM = 4,
@@ -640,6 +648,7 @@ M.functions = {
     "hws_error_category",
     "hws_log_set",
     "hws_library_open",
+    "hws_query_feature",
     "hws_context_open",
     "hws_close",
     "hws_close_wait",

@@ -121,6 +121,20 @@ pub const HWS_LOG_WARN: u32 = 2;
 pub const HWS_LOG_INFO: u32 = 3;
 pub const HWS_LOG_DEBUG: u32 = 4;
 pub const HWS_LOG_TRACE: u32 = 5;
+/// UCX 1.14: UCX copies the header of an active message
+pub const HWS_CAN_COPY_HEADER: u32 = 1;
+/// UCX 1.14: connections by IPv6, see hws_listen()
+pub const HWS_CAN_IPV6: u32 = 2;
+/// UCX 1.14: memory handles for other processes (memh export)
+pub const HWS_CAN_EXPORTED_MEMORY: u32 = 3;
+/// UCX 1.16: hws_rkey_compare() of raw keys
+pub const HWS_CAN_RKEY_COMPARE: u32 = 4;
+/// UCX 1.21: the error mode that goes on over other lanes
+pub const HWS_CAN_FAILOVER: u32 = 5;
+/// UCX 1.22: a list of remote addresses in one put
+pub const HWS_CAN_SGL_PUT: u32 = 6;
+/// this build: pre-shared keys
+pub const HWS_CAN_PSK: u32 = 7;
 pub const HWS_FEATURE_TAG: u32 = 1;
 pub const HWS_FEATURE_STREAM: u32 = 2;
 pub const HWS_FEATURE_AM: u32 = 4;
@@ -1422,6 +1436,11 @@ unsafe extern "C" {
     ///
     /// Threads: any. Blocks: while the libraries are loaded. Owns: nothing. Returns: 0, HWS_E_NO_UCX, HWS_E_UCX_CONFLICT, HWS_E_UCX_VERSION.
     pub fn hws_library_open(ucx: *const c_char, out: *mut hws_library_info) -> i32;
+
+    /// Whether the loaded UCX, or this build of the library, can do something that not all can. It tells what UCX offers; Hawser itself has no call yet that uses EXPORTED_MEMORY, FAILOVER or SGL_PUT.
+    ///
+    /// Threads: any. Blocks: while the libraries are loaded, the first time. Owns: nothing. Returns: 0: yes; HWS_E_UNSUPPORTED: no (the text names the version that can), HWS_E_INVALID (no such feature), or as hws_library_open().
+    pub fn hws_query_feature(feature: u32) -> i32;
 
     /// Open a context: one UCX instance with its configuration.
     ///

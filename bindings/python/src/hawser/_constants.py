@@ -89,6 +89,18 @@ class Log(IntEnum):
     TRACE = 5
 
 
+class Can(IntEnum):
+    """What the loaded UCX or this build can do: hws_query_feature()."""
+
+    COPY_HEADER = 1  # UCX 1.14: UCX copies the header of an active message
+    IPV6 = 2  # UCX 1.14: connections by IPv6, see hws_listen()
+    EXPORTED_MEMORY = 3  # UCX 1.14: memory handles for other processes (memh export)
+    RKEY_COMPARE = 4  # UCX 1.16: hws_rkey_compare() of raw keys
+    FAILOVER = 5  # UCX 1.21: the error mode that goes on over other lanes
+    SGL_PUT = 6  # UCX 1.22: a list of remote addresses in one put
+    PSK = 7  # this build: pre-shared keys
+
+
 class Feature(IntFlag):
     """What a context must be able to do (bits); 0 means TAG, STREAM and AM."""
 
@@ -291,6 +303,7 @@ __all__ = [
     "Address",
     "AmFlag",
     "Atomic",
+    "Can",
     "ContextFlag",
     "EndpointFlag",
     "EventFlag",

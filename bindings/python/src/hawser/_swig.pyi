@@ -106,6 +106,13 @@ LOG_WARN: int
 LOG_INFO: int
 LOG_DEBUG: int
 LOG_TRACE: int
+CAN_COPY_HEADER: int
+CAN_IPV6: int
+CAN_EXPORTED_MEMORY: int
+CAN_RKEY_COMPARE: int
+CAN_FAILOVER: int
+CAN_SGL_PUT: int
+CAN_PSK: int
 FEATURE_TAG: int
 FEATURE_STREAM: int
 FEATURE_AM: int
@@ -203,6 +210,8 @@ def error_category(code: int) -> str:
     """The category of a code: "usage", "state", "peer", "resource", "operation" or "system"."""
 def library_open(ucx: str | None) -> Record:
     """Load UCX, if that has not happened, and describe it."""
+def query_feature(feature: int) -> None:
+    """Whether the loaded UCX, or this build of the library, can do something that not all can."""
 def context_open(opts: Options = None) -> int:
     """Open a context: one UCX instance with its configuration."""
 def close(id: int) -> None:

@@ -11,6 +11,7 @@ pub unsafe fn call(name: &str, a: &Arguments) -> i32 {
         "hws_last_error" => hws_last_error(a.get(0)),
         "hws_log_set" => hws_log_set(a.get(0), a.get(1), a.get(2)),
         "hws_library_open" => hws_library_open(a.get(0), a.get(1)),
+        "hws_query_feature" => hws_query_feature(a.get(0)),
         "hws_context_open" => hws_context_open(a.get(0), a.get(1)),
         "hws_close" => hws_close(a.get(0)),
         "hws_close_wait" => hws_close_wait(a.get(0), a.get(1)),
