@@ -112,6 +112,22 @@ def rate(limit, figure):
     return case
 
 
+def plan(limit):
+    """A plan against ucx_perftest's loop of as many puts with one flush at the end: bytes a second.
+
+    What ucx_perftest counts as iterations are puts, here they are plans."""
+
+    def case(bench, *options):
+        result = bench.compare("-t", "plan_bw", *options)
+        mine, raw = (statistics.median(r[side]["bandwidth_overall"] for r in result["rounds"])
+                     for side in ("hawser", "raw"))
+        ratio = result["ratio"]
+        return (f"{mine * MIB / 1e9:.2f} GB/s, raw puts {raw * MIB / 1e9:.2f}", ratio, f">= {limit}",
+                ratio["median"] >= limit, result)
+
+    return case
+
+
 def two_threads(bench):
     base = [bench.program("hawser"), "perf", "-t", "tag_lat", "-s", 8, "-n", bench.count(200000), "--self", "--json"]
     ratios, rates = [], []
@@ -275,6 +291,13 @@ def cases(bench):
     for over, option in (("", ()), ("-tcp", ("--tcp",))):
         yield f"bandwidth-1m{over}", big, ("-t", "tag_bw", "-s", MIB, "-n", n(5000), *option), True
         yield f"bandwidth-64m{over}", big, ("-t", "tag_bw", "-s", 64 * MIB, "-n", n(100), "-w", 5, *option), False
+    yield "put-8", latency(1.05), ("-t", "ucp_put_lat", "-n", n(1000000)), True
+    for name, test in (("get-8", "ucp_get"), ("fetch-add-8", "ucp_fadd")):
+        yield name, rate(0.952, "rate_overall"), ("-t", test, "-s", 8, "-n", n(1000000)), True
+    for name, test in (("put", "ucp_put_bw"), ("get", "ucp_get")):
+        yield f"{name}-1m", big, ("-t", test, "-s", MIB, "-n", n(5000)), True
+        yield f"{name}-64m", big, ("-t", test, "-s", 64 * MIB, "-n", n(100), "-w", 5), False
+    yield "plan-1000x4k", plan(0.98), ("-s", 4096, "-O", 1000, "-n", n(1000)), True
     for over, option in (("", ()), ("-tcp", ("tcp",))):
         yield f"credits{over}", credits, (n(1000000), *option), True
         yield f"multi-10x100{over}", multi("latency", 1.3), (n(50000), *option), True

@@ -126,8 +126,8 @@ ucs_status_t hws__am_arrived(struct hws__uworker *u, struct hws__endpoint *ep, u
         return UCS_OK;
     }
     if (ep != NULL) {
-        ep->received++;
-        ep->bytes_received += length;
+        ep->traffic.in[HWS_TRAFFIC_AM].count++;
+        ep->traffic.in[HWS_TRAFFIC_AM].bytes += length;
     }
     if ((attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0 &&
         tell_small(w, h, ep != NULL ? ep->obj.id : 0, am_id, header, header_length, data, length)) {
@@ -390,8 +390,8 @@ static int32_t am_send_run(struct hws__post *p)
         p->done_tag = p->am_id;
         p->done_length = bytes;
         hws__credit_spend(&ep->credit, HWS__CREDIT_AM, bytes + p->mask);
-        ep->sent++;
-        ep->bytes_sent += p->done_length;
+        ep->traffic.out[HWS_TRAFFIC_AM].count++;
+        ep->traffic.out[HWS_TRAFFIC_AM].bytes += p->done_length;
         if (r == HWS_OK) {
             op->done_tag = p->am_id;
             op->done_length = p->done_length;
@@ -488,6 +488,10 @@ int32_t hws_am_handler(hws_id worker, uint32_t am_id, const hws_am_opts *opts)
     }
     if (o.flags & ~(uint32_t)(HWS_AM_DEFER | HWS_AM_BUFFER)) {
         return hws__fail(HWS_E_INVALID, worker, "unknown flags %#x", o.flags);
+    }
+    if (o.memory_kind == HWS_MEMORY_CUDA) {
+        return hws__fail(HWS_E_BUFFER_KIND, worker,
+                         "messages arrive in host memory: HWS_AM_DEFER, then hws_am_recv()");
     }
     h.flags = o.flags;
     h.memory_kind = o.memory_kind;

@@ -113,7 +113,7 @@ static int32_t direct(struct hws__post *p, struct hws__rkey *k)
             memcpy(p->buffer, &old, p->done_length);
         }
     }
-    return hws__rma_direct_done(p, k, p->done_length);
+    return HWS_DONE;
 }
 
 static int32_t message(struct hws__post *p, struct hws__rkey *k)
@@ -139,6 +139,7 @@ static int32_t atomic_run(struct hws__post *p)
     if ((k = hws__rma_key(p, HWS_FEATURE_ATOMIC, p->done_length, &r)) == NULL) {
         return r;
     }
+    k->ep->traffic.out[HWS_TRAFFIC_ATOMIC].count++;
     if (hws__rma_direct(k, HWS_MEMORY_HOST)) {
         return direct(p, k);
     }

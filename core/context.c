@@ -6,6 +6,7 @@
 #include "log.h"
 #include "memory.h"
 #include "options.h"
+#include "stats.h"
 #include "time.h"
 #include "ucx_config.h"
 #include "ucx_find.h"
@@ -252,6 +253,7 @@ int32_t hws_context_open(const hws_context_opts *opts, hws_id *out)
 /* Nothing uses the context any more. Not on its background thread. */
 static void finish(struct hws__context *c)
 {
+    hws__stats_context_ended(&c->gone);
     hws__background_stop(&c->background);
     hws__memory_end(c);
     if (c->tcp != NULL) {

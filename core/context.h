@@ -39,6 +39,7 @@ struct hws__context {
     uint32_t worker_count, opening; /* workers that are there, and on their way */
     struct hws__background background;
     struct hws__list memories; /* registered, see memory.h */
+    hws_stats gone;            /* of workers that are no more */
 };
 
 struct hws__context *hws__context_find(hws_id id, int32_t *error);

@@ -71,6 +71,7 @@ void hws__endpoint_forget(struct hws__endpoint *ep)
     if (!hws__list_empty(&ep->link)) {
         hws__list_remove(&ep->link);
         HWS__COUNT(ep->worker, endpoints, -1);
+        hws__traffic_add(&ep->worker->gone[hws__endpoint_via(ep)], &ep->traffic);
     }
     hws__list_remove(&ep->attention);
     hws__list_remove(&ep->wait_link);
@@ -119,6 +120,7 @@ void hws__endpoint_fail(struct hws__endpoint *ep, int32_t status, const char *fm
     ep->status = status;
     ep->open = false;
     HWS__COUNT(ep->worker, failures, 1);
+    HWS__COUNT(ep->worker, endpoint_failures[-status & (HWS__CODES - 1)], 1);
     /* A UCX worker that comes before its end has been told is for somebody else. */
     hws__uworker_unrequest(ep);
     hws__endpoint_attend(ep);

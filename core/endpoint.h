@@ -61,7 +61,7 @@ struct hws__endpoint {
     char text[96];      /* of the failure */
     const char *detail; /* the same for events, which may outlive the endpoint; or null */
 
-    uint64_t sent, received, bytes_sent, bytes_received;
+    struct hws__traffic traffic;
     struct hws__scope scope;
     struct hws__scope multi_scope;
     struct hws__list multis;      /* multi-buffer messages with parts to be fetched */
@@ -170,6 +170,12 @@ void hws__uworker_request(struct hws__endpoint *ep);
 void hws__uworker_unrequest(struct hws__endpoint *ep);
 /** Order spares up to the number wanted, to be made not before `delay_ns` from now. */
 void hws__spares_fill(struct hws__worker *w, uint64_t delay_ns);
+
+/** Messages handed to UCX. */
+static inline uint64_t hws__endpoint_sent(const struct hws__endpoint *ep)
+{
+    return hws__traffic_messages(&ep->traffic) + ep->rma.messages;
+}
 
 /** Whether posting on it is possible: 0 or the code. */
 static inline int32_t hws__endpoint_check(const struct hws__endpoint *ep)

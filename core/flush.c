@@ -46,7 +46,7 @@ bool hws__flush_sends(const struct hws__endpoint *ep, uint64_t sequence)
 /* Nothing that needs the peer since the last flush: what is left is done, or UCX has flushed it. */
 static bool rma_only(const struct hws__endpoint *ep)
 {
-    return ep->rma.direct + ep->rma.ucx != 0 && ep->sent == ep->flush_messages &&
+    return hws__traffic_remote(&ep->traffic) != 0 && hws__endpoint_sent(ep) == ep->flush_messages &&
            ep->flush_acked >= ep->flush_sent;
 }
 
@@ -67,7 +67,7 @@ static bool passed(struct hws__endpoint *ep, const struct hws__op *op)
     }
     if (ep->flush_sent < op->sequence) {
         ep->flush_sent = op->sequence;
-        ep->flush_messages = ep->sent;
+        ep->flush_messages = hws__endpoint_sent(ep);
         ep->rma.messages_flushing = ep->rma.messages;
         hws__flush_send(ep, op->sequence);
     }
@@ -116,7 +116,7 @@ static int32_t flush_run(struct hws__post *p)
     }
     op->stage = HWS__STAGE_OWN;
     hws__list_append(&w->flushing, &op->match);
-    w->flushes++;
+    w->watching++;
     w->todo = true;
     return HWS_OK;
 }

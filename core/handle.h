@@ -80,6 +80,17 @@ static inline uint32_t hws__id_kind(hws_id id)
     return (uint32_t)(id >> HWS__KIND_SHIFT);
 }
 
+/** The id of the object in a slot below `used`, or 0. */
+static inline hws_id hws__obj_at(struct hws__table *t, uint32_t slot)
+{
+    struct hws__obj *o = atomic_load_explicit(
+        &atomic_load_explicit(&t->chunks[slot >> t->chunk_bits],
+                              memory_order_acquire)[slot & ((1u << t->chunk_bits) - 1)],
+        memory_order_acquire);
+
+    return o == NULL ? 0 : atomic_load_explicit(&o->id, memory_order_acquire);
+}
+
 /** The object named by `id`, or null. The pointer is readable for ever, the answer is a snapshot. */
 static inline void *hws__obj_find(struct hws__table *t, hws_id id)
 {

@@ -33,6 +33,17 @@ static const char *reason_text(uint32_t reason)
     return reason < sizeof texts / sizeof *texts ? texts[reason] : "";
 }
 
+static void fill_traffic(hws_endpoint_info *i, const struct hws__traffic *t)
+{
+    for (int k = 0; k < HWS__TRAFFIC_KINDS; k++) {
+        bool get = k == HWS_TRAFFIC_GET; /* what it brings comes in, what it serves goes out */
+
+        i->received += t->in[k].count;
+        *(get ? &i->bytes_received : &i->bytes_sent) += t->out[k].bytes;
+        *(get ? &i->bytes_sent : &i->bytes_received) += t->in[k].bytes;
+    }
+}
+
 int32_t hws_endpoint_query(hws_id endpoint, hws_endpoint_info *out)
 {
     hws_endpoint_info i = {0};
@@ -58,10 +69,8 @@ int32_t hws_endpoint_query(hws_id endpoint, hws_endpoint_info *out)
     i.status = ep->failed ? ep->status : ep->peer_closed ? HWS_E_PEER_CLOSED : HWS_OK;
     i.peer_pid = ep->peer_pid;
     i.peer_host = ep->peer_host;
-    i.sent = ep->sent;
-    i.received = ep->received;
-    i.bytes_sent = ep->bytes_sent;
-    i.bytes_received = ep->bytes_received;
+    i.sent = hws__endpoint_sent(ep);
+    fill_traffic(&i, &ep->traffic);
     hws__address_text(&ep->local, i.local_address, sizeof i.local_address);
     hws__address_text(&ep->peer, i.peer_address, sizeof i.peer_address);
     memcpy(i.lanes, ep->lanes, sizeof i.lanes);

@@ -325,8 +325,8 @@ ucs_status_t hws__multi_cb(void *arg, const void *header, size_t header_length, 
         hws__endpoint_fail(ep, HWS_E_PROTOCOL, "a damaged multi-buffer message");
         return UCS_OK;
     }
-    ep->received++;
-    ep->bytes_received += length;
+    ep->traffic.in[HWS_TRAFFIC_MULTI].count++;
+    ep->traffic.in[HWS_TRAFFIC_MULTI].bytes += length;
     return list_arrived(u, ep, data, length, param->recv_attr);
 }
 
@@ -380,7 +380,7 @@ ucs_status_t hws__multi_part_cb(void *arg, const void *header, size_t header_len
         hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory for a multi-buffer message");
         return UCS_OK;
     }
-    ep->bytes_received += length;
+    ep->traffic.in[HWS_TRAFFIC_MULTI].bytes += length;
     hws__message_fill(part, u, data, length, param->recv_attr);
     part->ep = ep;
     part->ep_id = ep->obj.id;

@@ -493,6 +493,11 @@ static int32_t take_places(const struct hws__post *p, struct hws__multi *x)
         if (length != 0 && to[i].base == NULL) {
             return hws__fail(HWS_E_INVALID, p->tag, "segment %llu is null", (unsigned long long)i);
         }
+        if (to[i].memory_kind == HWS_MEMORY_CUDA && x->segments[i].base != NULL) {
+            return hws__fail(HWS_E_BUFFER_KIND, p->tag,
+                             "segment %llu is here already: it can be copied to host memory only",
+                             (unsigned long long)i);
+        }
     }
     for (uint64_t i = 0; i < p->mask; i++) {
         x->segments[i].base = to[i].base;

@@ -21,7 +21,8 @@ static int32_t notify_run(struct hws__post *p)
         return hws__fail(HWS_E_UNSUPPORTED, p->rkey,
                          "a notification behind UCX's own put: flush, then send a message");
     }
-    k->ep->bytes_sent += bytes;
+    k->ep->traffic.out[HWS_TRAFFIC_PUT].count++;
+    k->ep->traffic.out[HWS_TRAFFIC_PUT].bytes += bytes;
     if ((job = hws__rma_job_of(p, k, HWS__RMA_PUT)) == NULL) {
         return HWS_E_TOO_MANY;
     }

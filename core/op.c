@@ -2,6 +2,7 @@
 #include "endpoint.h"
 #include "error.h"
 #include "heap.h"
+#include "latency.h"
 #include "multi.h"
 #include "options.h"
 #include "progress.h"
@@ -327,7 +328,7 @@ void hws__op_unlink(struct hws__op *op)
     }
     if (op->kind == HWS_EVENT_FLUSH && !hws__list_empty(&op->match)) {
         hws__list_remove(&op->match);
-        op->worker->flushes--;
+        op->worker->watching--;
     }
     if (op->heap != 0) {
         hws__heap_remove(op->worker, op);
@@ -342,8 +343,11 @@ void hws__op_unlink(struct hws__op *op)
             hws__endpoint_attend(op->ep); /* it waits for its operations */
         }
     }
-    if (op->worker->flushes != 0) {
+    if (op->worker->watching != 0) {
         op->worker->todo = true;
+        if (op->started_at != 0) {
+            hws__latency_end(op);
+        }
     }
 }
 
@@ -371,6 +375,15 @@ static void publish_end(struct hws__op *op)
     }
 }
 
+/* Count a failure; its text. */
+static __attribute__((noinline, cold)) const char *failed(const struct hws__op *op, int32_t status)
+{
+    HWS__COUNT(op->worker, op_failures[-status & (HWS__CODES - 1)], 1);
+    return op->ep != NULL && op->ep->status == status && op->ep->detail != NULL
+               ? op->ep->detail
+               : hws_error_text(status);
+}
+
 void hws__op_finish(struct hws__op *op, int32_t status)
 {
     struct hws__worker *w = op->worker;
@@ -379,10 +392,7 @@ void hws__op_finish(struct hws__op *op, int32_t status)
     hws__op_unlink(op);
     op->stage = HWS__STAGE_ENDED;
     op->status = status;
-    op->detail = status >= 0 ? NULL
-                 : op->ep != NULL && op->ep->status == status && op->ep->detail != NULL
-                     ? op->ep->detail
-                     : hws_error_text(status);
+    op->detail = status >= 0 ? NULL : failed(op, status);
     HWS__COUNT(w, ops_ended, 1);
     if (op->callback != NULL) {
         hws__list_append(&w->ready_ops, &op->match);

@@ -107,6 +107,12 @@ struct hws__op {
         uint64_t rma[48]; /* a struct hws__rma_job, or what an atomic of UCX's needs */
     };
     uint64_t submitted[32]; /* a submission, see submit.c */
+
+    /* Only of an operation whose time is taken, see latency.h. */
+    int32_t (*run)(struct hws__post *);
+    uint64_t posted_at;
+    uint64_t started_at; /* 0: no time is taken */
+    hws_timing *timing;
 };
 
 /**

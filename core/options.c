@@ -46,9 +46,19 @@ bool hws__copy_out(void *theirs, const void *ours, size_t size)
     return true;
 }
 
+static int32_t unfit(const char *what)
+{
+    return hws__fail(HWS_E_INVALID, 0, "%s: out is null, or its struct_size no size", what);
+}
+
 int32_t hws__fill(void *theirs, const void *ours, size_t size, const char *what)
 {
-    return hws__copy_out(theirs, ours, size)
-               ? HWS_OK
-               : hws__fail(HWS_E_INVALID, 0, "%s: out is null, or its struct_size no size", what);
+    return hws__copy_out(theirs, ours, size) ? HWS_OK : unfit(what);
+}
+
+int32_t hws__fillable(const void *theirs, const char *what)
+{
+    uint32_t given;
+
+    return theirs != NULL && size_of(theirs, &given) ? HWS_OK : unfit(what);
 }

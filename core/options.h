@@ -17,5 +17,7 @@ int32_t hws__options(void *ours, size_t size, const void *theirs, const char *wh
 int32_t hws__fill(void *theirs, const void *ours, size_t size, const char *what);
 /** The same without an error text; false: null, or no size. */
 bool hws__copy_out(void *theirs, const void *ours, size_t size);
+/** Whether hws__fill() will work: for queries that can fail in other ways. 0 or HWS_E_INVALID. */
+int32_t hws__fillable(const void *theirs, const char *what);
 
 #endif

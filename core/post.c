@@ -2,6 +2,7 @@
 #include "endpoint.h"
 #include "error.h"
 #include "heap.h"
+#include "latency.h"
 #include "options.h"
 #include "progress.h"
 #include "queue.h"
@@ -120,26 +121,27 @@ static void run_late(struct hws__worker *w)
     hws__disown(w, nested);
 }
 
-/* Hand the posting to the thread that owns the worker. */
-static int32_t submit(struct hws__post *p, hws_id *out)
+/* An operation that holds the whole posting, to be run by whoever owns the worker. */
+static inline struct hws__op *package(struct hws__post *p, hws_id *out, int32_t *error)
 {
     struct hws__op *op = hws__op_pool_take();
-    struct hws__worker *w = p->worker;
     struct submission *s;
-    int32_t r;
 
     if (op == NULL) {
-        return hws__fail(HWS_E_TOO_MANY, p->source, "no operation is free");
+        *error = hws__fail(HWS_E_TOO_MANY, p->source, "no operation is free");
+        return NULL;
     }
-    if ((r = keep(op, p)) < 0) {
+    if ((*error = keep(op, p)) < 0) {
         atomic_store_explicit(&op->worker, p->worker, memory_order_relaxed);
         hws__op_release(op);
-        return hws__fail(r, p->source, "header of %llu bytes", (unsigned long long)p->mask);
+        hws__fail(*error, p->source, "header of %llu bytes", (unsigned long long)p->mask);
+        return NULL;
     }
     op->ep = NULL; /* joins the endpoint's operations when the owner takes it up */
     hws__op_prepare(op, p);
     s = (struct submission *)(void *)op->submitted;
-    s->opts = *p->opts;
+    /* Without `timing`: the operation has it. */
+    memcpy(&s->opts, p->opts, offsetof(hws_op_opts, timing));
     s->post = *p;
     s->post.op = op;
     s->post.opts = &s->opts;
@@ -147,11 +149,29 @@ static int32_t submit(struct hws__post *p, hws_id *out)
     if (out != NULL) {
         *out = atomic_load_explicit(&op->id, memory_order_relaxed);
     }
+    return op;
+}
+
+/* Hand it to the thread that owns the worker. */
+static void hand_over(struct hws__worker *w, struct hws__op *op)
+{
     hws__submit(w, op);
     /* ORDER: seq_cst, pairs with the fence in hws__worker_ended(). */
     if (__builtin_expect(atomic_load(&w->obj.id) == 0, 0) && atomic_load(&w->submissions) != NULL) {
         run_late(w);
     }
+}
+
+static int32_t submit(struct hws__post *p, hws_id *out)
+{
+    struct hws__worker *w = p->worker;
+    struct hws__op *op;
+    int32_t r;
+
+    if ((op = package(p, out, &r)) == NULL) {
+        return r;
+    }
+    hand_over(w, op);
     return HWS_OK;
 }
 
@@ -245,22 +265,9 @@ static int32_t reserve(struct hws__post *p)
     return HWS_OK;
 }
 
-int32_t hws__post_slow(struct hws__post *p, const hws_op_opts *in, hws_id *out)
+/* Whether the posting can be run and told of. */
+static int32_t admit(struct hws__post *p, hws_id *out)
 {
-    struct hws__worker *w = p->worker;
-    hws_op_opts local;
-    int32_t r;
-
-    p->opts = in == NULL ? &no_options : in;
-    if (in != NULL && in->struct_size != sizeof *in) {
-        if ((r = hws__options(&local, sizeof local, in, "operation")) < 0) {
-            return r;
-        }
-        p->opts = &local;
-    }
-    if (p->opts->flags & ~(uint32_t)HWS__OP_FLAGS) {
-        return hws__fail(HWS_E_INVALID, p->source, "unknown flags %#x", p->opts->flags);
-    }
     if (out != NULL) {
         *out = 0;
     } else if (p->opts->callback == NULL && p->opts->queue == 0 &&
@@ -270,9 +277,14 @@ int32_t hws__post_slow(struct hws__post *p, const hws_op_opts *in, hws_id *out)
     if (p->buffer == NULL && p->length != 0) {
         return hws__fail(HWS_E_INVALID, p->source, "the buffer is null");
     }
-    if ((r = reserve(p)) < 0) {
-        return r;
-    }
+    return reserve(p);
+}
+
+static int32_t post_admitted(struct hws__post *p, hws_id *out)
+{
+    struct hws__worker *w = p->worker;
+    int32_t r;
+
     if (!hws__own_try(w)) {
         r = hws__post_not_free(p, out);
     } else {
@@ -289,6 +301,102 @@ int32_t hws__post_slow(struct hws__post *p, const hws_op_opts *in, hws_id *out)
         hws__queue_unreserve(p->queue);
     }
     return r;
+}
+
+/* Under ownership: the turn of an operation whose time is taken. */
+static int32_t timed_run(struct hws__post *p)
+{
+    struct hws__op *op = p->op;
+    int32_t r;
+
+    hws__latency_start(op);
+    p->run = op->run;
+    if ((r = p->run(p)) < 0) {
+        hws__latency_forget(op);
+    }
+    return r;
+}
+
+/* Like a submission, also where the poster runs it: the times stay with the operation. */
+static int32_t post_timed(struct hws__post *p, hws_id *out)
+{
+    struct hws__worker *w = p->worker;
+    uint64_t now = hws__now();
+    struct hws__op *op;
+    bool nested, wake;
+    int32_t r;
+
+    if ((op = package(p, out, &r)) == NULL) {
+        return r;
+    }
+    op->posted_at = now;
+    op->timing = p->opts->flags & HWS_OP_TIMED ? p->opts->timing : NULL;
+    op->run = p->run;
+    ((struct submission *)(void *)op->submitted)->post.run = timed_run;
+    nested = hws__owned(w);
+    if (!nested && !hws__own_try(w)) {
+        hand_over(w, op);
+        return HWS_OK;
+    }
+    if (atomic_load_explicit(&w->submissions, memory_order_relaxed) != NULL && !w->submitting) {
+        hws__submissions_run(w);
+    }
+    r = hws__post_run(&((struct submission *)(void *)op->submitted)->post, NULL);
+    if (r < 0) {
+        hws__op_release(op);
+    }
+    wake = r >= 0 && hws__post_wants_wake(p);
+    hws__disown(w, nested);
+    if (wake && !nested) {
+        hws__wake(w);
+    }
+    return r;
+}
+
+/* Options of another size, flags that are none, or an operation whose time is taken. */
+static int32_t post_unusual(struct hws__post *p, const hws_op_opts *in, hws_id *out)
+{
+    hws_op_opts local;
+    int32_t r;
+
+    if (in != NULL && in->struct_size != sizeof *in) {
+        if ((r = hws__options(&local, sizeof local, in, "operation")) < 0) {
+            return r;
+        }
+        p->opts = &local;
+    }
+    if (p->opts->flags & ~(uint32_t)(HWS__OP_FLAGS | HWS_OP_TIMED)) {
+        return hws__fail(HWS_E_INVALID, p->source, "unknown flags %#x", p->opts->flags);
+    }
+    if ((p->opts->flags & HWS_OP_TIMED) != 0 && p->opts->timing == NULL) {
+        return hws__fail(HWS_E_INVALID, p->source, "HWS_OP_TIMED without `timing`");
+    }
+    if ((r = admit(p, out)) < 0) {
+        return r;
+    }
+    if ((p->opts->flags & HWS_OP_TIMED) == 0 && p->worker->latency == NULL) {
+        return post_admitted(p, out);
+    }
+    r = post_timed(p, out);
+    if (r < 0 && out != NULL) {
+        *out = 0;
+    }
+    if (r < 0 && p->queue != NULL) {
+        hws__queue_unreserve(p->queue);
+    }
+    return r;
+}
+
+int32_t hws__post_slow(struct hws__post *p, const hws_op_opts *in, hws_id *out)
+{
+    int32_t r;
+
+    p->opts = in == NULL ? &no_options : in;
+    if (!hws__post_plain(p->worker, p->opts)) {
+        return post_unusual(p, in, out);
+    }
+    r = admit(p, out);
+    return r < 0 ? r : post_admitted(p, out);
 }
 
 void hws__submit(struct hws__worker *w, struct hws__op *op)

@@ -4,6 +4,7 @@
 #include "listener.h"
 #include "multi.h"
 #include "raw.h"
+#include "stats.h"
 #include "time.h"
 #include "ucx_loader.h"
 #include <errno.h>
@@ -160,7 +161,7 @@ static int finish_sweep(struct hws__worker *w)
     if (!hws__list_empty(&w->attention)) {
         done += attend(w);
     }
-    if (w->flushes != 0) {
+    if (w->watching != 0) {
         hws__flush_step(w);
     }
     return done + hws__deliver(w);
@@ -285,6 +286,7 @@ int hws__slow(struct hws__worker *w)
     int done;
 
     w->tick = 0;
+    hws__stats_tick(w, now);
     atomic_fetch_add_explicit(&w->activity, 1, memory_order_relaxed);
     done = look_at_cold(w);
     done += check_cold(w, now);

@@ -140,6 +140,9 @@ static ucs_status_t choose(struct hws__rkey *k, const void *packed)
     ucs_status_t s;
 
     k->way = ep->raw || (ep->transports & HWS_TRANSPORT_RDMA) ? HWS__WAY_UCX : HWS__WAY_MESSAGES;
+    if (k->way == HWS__WAY_MESSAGES && k->memory_kind == HWS_MEMORY_CUDA) {
+        return UCS_ERR_UNSUPPORTED; /* its owner would execute the messages by the processor */
+    }
     if (k->way == HWS__WAY_MESSAGES &&
         ((ep->transports & HWS_TRANSPORT_SHM) == 0 || k->memory_kind != HWS_MEMORY_HOST)) {
         return UCS_OK;
@@ -183,6 +186,11 @@ static int32_t unpack(struct hws__endpoint *ep, const struct hws__rkey_blob *b, 
     hws__list_init(&k->of_uworker);
     if ((s = choose(k, b->ucx)) != UCS_OK) {
         hws__obj_free(&hws__objects, &k->obj);
+        if (b->memory_kind == HWS_MEMORY_CUDA) {
+            return hws__fail(
+                HWS_E_BUFFER_KIND, ep->obj.id,
+                "the peer's memory is a GPU's: over this connection nothing reaches it");
+        }
         return hws__fail_ucx(s, ep->obj.id, "cannot unpack the key: %s",
                              hws__ucx.ucs_status_string(s));
     }

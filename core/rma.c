@@ -46,13 +46,6 @@ bool hws__rma_direct(const struct hws__rkey *k, uint32_t memory_kind)
     return k->way == HWS__WAY_DIRECT && !k->ep->rma.fenced && memory_kind == HWS_MEMORY_HOST;
 }
 
-int32_t hws__rma_direct_done(struct hws__post *p, struct hws__rkey *k, uint64_t length)
-{
-    k->ep->rma.direct++;
-    p->done_length = length;
-    return HWS_DONE;
-}
-
 void hws__rma_acked(struct hws__endpoint *ep)
 {
     ep->rma.messages_flushed = ep->rma.messages_flushing;
@@ -94,9 +87,12 @@ static int32_t put_message(struct hws__post *p, struct hws__rkey *k, uint64_t by
 
 static int32_t get_message(struct hws__post *p, struct hws__rkey *k, uint64_t bytes)
 {
-    struct hws__rma_job *job = hws__rma_job_of(p, k, HWS__RMA_GET);
+    struct hws__rma_job *job;
 
-    if (job == NULL) {
+    if (p->opts->memory_kind == HWS_MEMORY_CUDA) {
+        return hws__fail(HWS_E_BUFFER_KIND, p->rkey, "a get by messages fills host memory only");
+    }
+    if ((job = hws__rma_job_of(p, k, HWS__RMA_GET)) == NULL) {
         return HWS_E_TOO_MANY;
     }
     job->msg.length = bytes;
@@ -109,6 +105,7 @@ static int32_t transfer_run(struct hws__post *p)
 {
     uint64_t bytes = hws__bytes(p->buffer, p->length, p->opts->flags);
     bool put = p->kind == HWS_EVENT_PUT;
+    struct hws__flow *flow;
     struct hws__rkey *k;
     int32_t r;
 
@@ -118,10 +115,13 @@ static int32_t transfer_run(struct hws__post *p)
     if (bytes == 0) {
         return HWS_DONE;
     }
-    *(put ? &k->ep->bytes_sent : &k->ep->bytes_received) += bytes;
+    flow = &k->ep->traffic.out[put ? HWS_TRAFFIC_PUT : HWS_TRAFFIC_GET];
+    flow->count++;
+    flow->bytes += bytes;
     if (hws__rma_direct(k, p->opts->memory_kind)) {
         hws__rma_copy(p, k->direct + (p->mask - k->base), put);
-        return hws__rma_direct_done(p, k, bytes);
+        p->done_length = bytes;
+        return HWS_DONE;
     }
     if (k->way == HWS__WAY_UCX) {
         return put ? hws__rma_ucx_put(p, k) : hws__rma_ucx_get(p, k);

@@ -49,8 +49,6 @@ struct hws__rkey *hws__rma_key(const struct hws__post *p, uint64_t feature, uint
 bool hws__rma_direct(const struct hws__rkey *k, uint32_t memory_kind);
 /** Copy between the pieces of a posting and consecutive memory. */
 void hws__rma_copy(const struct hws__post *p, char *at, bool put);
-/** A direct operation is done. */
-int32_t hws__rma_direct_done(struct hws__post *p, struct hws__rkey *k, uint64_t length);
 
 /** The peer answered a flush. */
 void hws__rma_acked(struct hws__endpoint *ep);

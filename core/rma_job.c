@@ -266,7 +266,6 @@ int32_t hws__rma_job_post(struct hws__post *p, struct hws__rma_job *job)
     bool idle = hws__list_empty(&ep->rma.jobs);
     int32_t r = HWS_OK;
 
-    ep->sent++;
     ep->rma.messages++;
     if (idle && !asks(job)) {
         /* Nothing before it: with luck it needs no operation. */

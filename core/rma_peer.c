@@ -68,8 +68,8 @@ static void on_put(struct hws__endpoint *ep, const struct hws__rma_msg *m, const
         memcpy((char *)at->base + (m->address - (uint64_t)(uintptr_t)at->base), data, length);
         hws__memory_unuse(at);
     }
-    ep->received++;
-    ep->bytes_received += length;
+    ep->traffic.in[HWS_TRAFFIC_PUT].count++;
+    ep->traffic.in[HWS_TRAFFIC_PUT].bytes += length;
     if (m->flags & HWS__RMA_NOTIFY) {
         notify(ep, m);
     }
@@ -92,6 +92,8 @@ static void on_get(struct hws__endpoint *ep, const struct hws__rma_msg *m)
             (hws_iov){(char *)at->base + (m->address - (uint64_t)(uintptr_t)at->base), m->length};
         job->pieces = &job->one;
         job->length = m->length;
+        ep->traffic.in[HWS_TRAFFIC_GET].count++;
+        ep->traffic.in[HWS_TRAFFIC_GET].bytes += m->length;
         hws__rma_answer_queue(job);
         return;
     }
@@ -116,6 +118,7 @@ static void on_atomic(struct hws__endpoint *ep, const struct hws__rma_msg *m)
     old = hws__atomic_do((char *)at->base + (m->address - (uint64_t)(uintptr_t)at->base), m->action,
                          m->size, m->value, m->compare);
     hws__memory_unuse(at);
+    ep->traffic.in[HWS_TRAFFIC_ATOMIC].count++;
     if ((m->flags & HWS__RMA_FETCH) == 0) {
         return;
     }

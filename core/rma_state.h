@@ -15,7 +15,6 @@ struct hws__rma {
     bool busy;         /* UCX holds a message of the first job */
     bool fenced;       /* messages that are not flushed must not be overtaken by direct access */
     bool flushing;     /* UCX flushes */
-    uint64_t direct;   /* operations done at once, in shared memory */
     uint64_t messages; /* operations that were made messages, */
     uint64_t messages_flushing, messages_flushed; /* asked to be, and known to be complete */
     uint64_t ucx, ucx_flushed;                    /* operations that UCX did, likewise */

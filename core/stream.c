@@ -27,8 +27,8 @@ static int32_t send_run(struct hws__post *p)
         hws__ucx.ucp_stream_send_nbx(ep->ucx, hws__op_buffer(p, op), p->length, &param));
     if (r >= 0) {
         p->done_length = hws__bytes(p->buffer, p->length, p->opts->flags);
-        ep->sent++;
-        ep->bytes_sent += p->done_length;
+        ep->traffic.out[HWS_TRAFFIC_STREAM].count++;
+        ep->traffic.out[HWS_TRAFFIC_STREAM].bytes += p->done_length;
         if (r == HWS_OK) {
             op->done_length = p->done_length;
         }
@@ -56,8 +56,8 @@ static void received(void *request, ucs_status_t status, size_t length, void *us
     struct hws__op *op = user_data;
 
     op->done_length = length;
-    op->ep->received++;
-    op->ep->bytes_received += length;
+    op->ep->traffic.in[HWS_TRAFFIC_STREAM].count++;
+    op->ep->traffic.in[HWS_TRAFFIC_STREAM].bytes += length;
     hws__op_ucx_done(request, status, op);
 }
 
@@ -90,8 +90,8 @@ static int32_t recv_run(struct hws__post *p)
         hws__ucx.ucp_stream_recv_nbx(ep->ucx, hws__op_buffer(p, op), p->length, &got, &param));
     if (r == HWS_DONE) {
         p->done_length = got;
-        ep->received++;
-        ep->bytes_received += got;
+        ep->traffic.in[HWS_TRAFFIC_STREAM].count++;
+        ep->traffic.in[HWS_TRAFFIC_STREAM].bytes += got;
     } else if (r == HWS_OK) {
         hws__uworker_heat(ep->uworker);
         if (!ep->open) {

@@ -161,8 +161,8 @@ ucs_status_t hws__tag_cb(void *arg, const void *header, size_t header_length, vo
         HWS__COUNT(w, am_dropped, 1);
         return UCS_OK;
     }
-    ep->received++;
-    ep->bytes_received += length;
+    ep->traffic.in[HWS_TRAFFIC_TAG].count++;
+    ep->traffic.in[HWS_TRAFFIC_TAG].bytes += length;
     memcpy(&tag, header, sizeof tag);
     op = hws__match_arrived(&ep->scope, &w->scope, tag);
     if (op != NULL || (ep->closing && (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0)) {
@@ -238,8 +238,8 @@ static int32_t send_run(struct hws__post *p)
         p->done_tag = p->tag;
         p->done_length = bytes;
         hws__credit_spend(&ep->credit, HWS__CREDIT_TAG, bytes);
-        ep->sent++;
-        ep->bytes_sent += p->done_length;
+        ep->traffic.out[HWS_TRAFFIC_TAG].count++;
+        ep->traffic.out[HWS_TRAFFIC_TAG].bytes += p->done_length;
         if (r == HWS_OK) {
             op->done_tag = p->tag;
             op->done_length = p->done_length;
@@ -405,6 +405,9 @@ static int32_t message_recv_run(struct hws__post *p)
 
     if (m == NULL) {
         return hws__id_error(&hws__objects, p->tag, HWS_KIND_MESSAGE);
+    }
+    if (p->opts->memory_kind == HWS_MEMORY_CUDA) {
+        return hws__fail(HWS_E_BUFFER_KIND, p->tag, "receives into host memory only, so far");
     }
     p->source = m->ep_id;
     return hws__message_to(p, m);

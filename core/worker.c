@@ -6,6 +6,8 @@
 #include "multi.h"
 #include "options.h"
 #include "progress.h"
+#include "stats_page.h"
+#include "time.h"
 #include "ucx_loader.h"
 #include <errno.h>
 #include <stdio.h>
@@ -49,7 +51,7 @@ static void init_lists(struct hws__worker *w)
     hws__scope_init(&w->scope);
     hws__scope_init(&w->multi_scope);
     hws__scope_init(&w->address_scope);
-    w->epfd = w->wakefd = w->timerfd = -1;
+    w->epfd = w->wakefd = w->timerfd = w->page_fd = -1;
     w->next_deadline = UINT64_MAX;
 }
 
@@ -71,8 +73,9 @@ static int32_t init_fds(struct hws__worker *w)
 
 static int32_t copy_options(struct hws__worker *w, const hws_worker_opts *o)
 {
-    if (o->mode > HWS_PROGRESS_THREAD_POLLING) {
-        return hws__fail(HWS_E_INVALID, 0, "mode %u", o->mode);
+    if (o->mode > HWS_PROGRESS_THREAD_POLLING || (o->flags & ~(uint64_t)HWS_WORKER_LATENCY) != 0) {
+        return hws__fail(HWS_E_INVALID, 0, "mode %u, flags %#llx", o->mode,
+                         (unsigned long long)o->flags);
     }
     w->mode = o->mode;
     w->spin_ns = o->spin_ns != 0 ? o->spin_ns : HWS__SPIN_NS;
@@ -90,6 +93,11 @@ static int32_t copy_options(struct hws__worker *w, const hws_worker_opts *o)
     w->thread_start = o->thread_start;
     w->thread_start_arg = o->thread_start_arg;
     snprintf(w->name, sizeof w->name, "%s", o->name != NULL ? o->name : "hawser");
+    if (!hws__stats_page_open(w, o->flags & HWS_WORKER_LATENCY)) {
+        return hws__fail(HWS_E_NO_MEMORY, 0, "histograms");
+    }
+    /* See hws__post_plain(): with histograms no posting is plain. */
+    w->plain = w->latency != NULL ? 0 : ~((uint64_t)HWS__OP_FLAGS << 32);
     if (o->cpu_mask != NULL && o->cpu_words != 0) {
         if ((w->cpu_mask = malloc(o->cpu_words * sizeof *w->cpu_mask)) == NULL) {
             return hws__fail(HWS_E_NO_MEMORY, 0, "CPU mask");
@@ -140,6 +148,7 @@ static void free_parts(struct hws__worker *w)
         w->handlers[i] = NULL;
     }
     hws__op_drain(w);
+    hws__stats_page_close(w);
     free(w->heap);
     free(w->cpu_mask);
     w->heap = NULL;
@@ -250,6 +259,7 @@ int32_t hws_worker_open(hws_id context, const hws_worker_opts *opts, hws_id *out
     hws__sink_feed(&w->sink, id);
     w->thread_running = w->mode >= HWS_PROGRESS_THREAD;
     w->thread_of = id;
+    hws__stats_page_announce(w, id);
     hws__own_release(w);
     return w->mode >= HWS_PROGRESS_THREAD ? hws__thread_start(w, id) : HWS_OK;
 }
@@ -387,6 +397,7 @@ void hws__worker_ended(struct hws__worker *w, hws_id id)
     atomic_thread_fence(memory_order_seq_cst);
     hws__submissions_run(w);
     hws__deliver(w);
+    hws__stats_retire(w);
     free_parts(w);
     hws__obj_free(&hws__objects, &w->obj);
     hws__context_worker_gone(c, id);

@@ -9,6 +9,7 @@
 #include "message.h"
 #include "op.h"
 #include "sink.h"
+#include "stats.h"
 #include "uworker.h"
 
 #define HWS__SPIN_NS 50000u
@@ -37,12 +38,15 @@ struct hws__notice {
     _Alignas(16) unsigned char inlined[HWS__NOTICE_INLINE]; /* its header, then its data */
 };
 
+#define HWS__CODES 128u /* error codes are -1 to -127 */
+
 /** Statistics of a worker. Written by the owner only, read by anybody. */
 struct hws__counters {
     _Atomic uint64_t endpoints, isolated, isolated_total, fallbacks, redials, lane_violations;
     _Atomic uint64_t ops_inline, ops_posted, ops_submitted, ops_ended, events, wakeups;
     _Atomic uint64_t safety_wakeups, signals, unexpected, unexpected_bytes, queue_overflows,
         am_dropped, failures, credit_waits;
+    _Atomic uint64_t op_failures[HWS__CODES], endpoint_failures[HWS__CODES];
 };
 
 /** Count. ORDER: relaxed; a single writer needs no atomic addition. */
@@ -106,8 +110,10 @@ struct hws__worker {
     uint32_t credit_messages; /* see credit.h; 0: no limit */
     uint64_t credit_bytes;
     uint32_t credit_blocked; /* peers with sends that wait for credit, each sort counted */
+    uint64_t plain;          /* see hws__post_plain() */
     uint64_t sequence;
-    uint32_t flushes; /* flushes that UCX has done and that wait for earlier sends */
+    uint32_t
+        watching; /* who looks at every end: flushes that wait, operations whose time is taken */
     struct hws__list flushing;
     uint32_t raw_count;   /* raw endpoints */
     uint32_t dead_count;  /* isolated UCX workers whose connection is over */
@@ -156,6 +162,11 @@ struct hws__worker {
     uint32_t cpu_words;
 
     struct hws__counters count;
+    struct hws__traffic gone[HWS__VIAS]; /* of endpoints that are no more */
+    struct hws__stats_words published;   /* see stats.h */
+    struct hws__stats_page *page;        /* for other processes; null: there is none */
+    int page_fd;
+    struct hws__latency *latency; /* histograms, in the page; null: not asked for */
 };
 
 struct hws__worker *hws__worker_find(hws_id id, int32_t *error);

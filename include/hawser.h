@@ -312,6 +312,26 @@ typedef struct hws_library_info {
  */
 HWS_API int32_t hws_library_open(const char *ucx, hws_library_info *out);
 
+/** What the loaded UCX or this build can do: hws_query_feature().  @group Can */
+#define HWS_CAN_COPY_HEADER 1     /* UCX 1.14: UCX copies the header of an active message */
+#define HWS_CAN_IPV6 2            /* UCX 1.14: connections by IPv6, see hws_listen() */
+#define HWS_CAN_EXPORTED_MEMORY 3 /* UCX 1.14: memory handles for other processes (memh export) */
+#define HWS_CAN_RKEY_COMPARE 4    /* UCX 1.16: hws_rkey_compare() of raw keys */
+#define HWS_CAN_FAILOVER 5        /* UCX 1.21: the error mode that goes on over other lanes */
+#define HWS_CAN_SGL_PUT 6         /* UCX 1.22: a list of remote addresses in one put */
+#define HWS_CAN_PSK 7             /* this build: pre-shared keys */
+
+/**
+ * Whether the loaded UCX, or this build of the library, can do something that not all can. It tells
+ * what UCX offers; Hawser itself has no call yet that uses EXPORTED_MEMORY, FAILOVER or SGL_PUT.
+ * @param feature  HWS_CAN_*
+ * @return 0: yes; HWS_E_UNSUPPORTED: no (the text names the version that can), HWS_E_INVALID (no
+ *         such feature), or as hws_library_open()
+ * @thread any  @blocks while the libraries are loaded, the first time  @owns nothing  @since 0.1
+ * @ucx ucp_get_version
+ */
+HWS_API int32_t hws_query_feature(uint32_t feature);
+
 /* ------------------------------------------------------------------------------------------------
  * 5. Context
  */
@@ -409,6 +429,9 @@ HWS_API int32_t hws_kind(hws_id id);
 /** Called first on the progress thread, to prepare it: name, priority, a host language's state. */
 typedef void (*hws_thread_fn)(void *arg);
 
+/** hws_worker_opts.flags */
+#define HWS_WORKER_LATENCY 1 /* keep histograms, see hws_latency_get(); nothing completes inline */
+
 typedef struct hws_worker_opts {
     uint32_t struct_size;
     uint32_t mode;
@@ -425,6 +448,7 @@ typedef struct hws_worker_opts {
     uint32_t
         credit_messages;   /* that may wait, see CREDITS; 0: 16384, UINT32_MAX: no limit at all */
     uint64_t credit_bytes; /* of these; 0: 64 MiB, at most 2^42 - 1024 */
+    uint64_t flags;        /* HWS_WORKER_* */
 } hws_worker_opts;
 
 /**
@@ -662,6 +686,17 @@ HWS_API int32_t hws_endpoint_query(hws_id endpoint, hws_endpoint_info *out);
 #define HWS_OP_RNDV 32          /* active message: force rendezvous */
 #define HWS_OP_DETACHED 64      /* no callback, no queue, nobody waits: the result is dropped */
 #define HWS_OP_TAKE 128         /* tag receive: take the message instead of its data, see there */
+#define HWS_OP_TIMED 256        /* fill `timing`; never completes inline */
+
+/**
+ * When an operation passed which point, in nanoseconds of the monotonic clock. Filled before the
+ * final event.
+ */
+typedef struct hws_timing {
+    uint64_t posted_ns;  /* the call */
+    uint64_t started_ns; /* its turn on the thread that makes progress; at once if that was free */
+    uint64_t ended_ns;   /* its end was known; a callback or a queue tells of it next */
+} hws_timing;
 
 /**
  * How an operation is to be done and told of. All functions that post one take it, nullable.
@@ -682,7 +717,8 @@ struct hws_op_opts {
     uint64_t timeout_ns;  /* from now; 0: none */
     uint32_t memory_kind; /* HWS_MEMORY_* of the buffer */
     uint32_t reserved;
-    hws_event *result; /* filled when HWS_DONE is returned; nullable */
+    hws_event *result;  /* filled when HWS_DONE is returned; nullable */
+    hws_timing *timing; /* with HWS_OP_TIMED, the library's until the final event; else null */
 };
 
 /**
@@ -1013,6 +1049,26 @@ HWS_API int32_t hws_buffer_data(hws_id buffer, void **data, uint64_t *length);
  */
 HWS_API int32_t hws_describe(hws_id id, char *text, uint64_t size, uint64_t *needed);
 
+/** What passed through: indexes of hws_stats.sent and its like. */
+#define HWS_TRAFFIC_TAG 0
+#define HWS_TRAFFIC_STREAM 1
+#define HWS_TRAFFIC_AM 2
+#define HWS_TRAFFIC_MULTI 3
+#define HWS_TRAFFIC_PUT 4
+#define HWS_TRAFFIC_GET 5
+#define HWS_TRAFFIC_ATOMIC 6
+
+/** The way an endpoint goes: indexes of hws_stats.via_sent and its like. */
+#define HWS_VIA_OTHER 0 /* not connected yet, or unknown */
+#define HWS_VIA_SHM 1
+#define HWS_VIA_TCP 2
+#define HWS_VIA_RDMA 3
+#define HWS_VIA_SELF 4
+
+/**
+ * Counters. Those of an endpoint are `sent` to `via_bytes_received` and `ops_pending`, the others
+ * are 0 then. What is called "now" is a level, everything else grows.
+ */
 typedef struct hws_stats {
     uint32_t struct_size; /* in */
     uint32_t reserved;
@@ -1035,18 +1091,110 @@ typedef struct hws_stats {
     uint64_t signals;         /* wake-ups sent to a sleeping thread */
     uint64_t unexpected;      /* messages waiting for a receive, now */
     uint64_t unexpected_bytes;
-    uint64_t am_dropped;   /* active messages without a handler */
-    uint64_t failures;     /* endpoints that failed */
-    uint64_t credit_waits; /* sends that waited for credit of their peer */
+    uint64_t am_dropped;    /* active messages without a handler */
+    uint64_t failures;      /* endpoints that failed */
+    uint64_t credit_waits;  /* sends that waited for credit of their peer */
+    uint64_t sent[8];       /* by HWS_TRAFFIC_*: messages; puts, gets and atomics of this side */
+    uint64_t bytes_sent[8]; /* a get's are those that it read; atomics have none */
+    uint64_t received[8];   /* messages; puts, gets and atomics of peers that were served here (in
+                               shared memory nobody serves them) */
+    uint64_t bytes_received[8];
+    uint64_t via_sent[8]; /* the sums of the above by HWS_VIA_* */
+    uint64_t via_bytes_sent[8];
+    uint64_t via_received[8];
+    uint64_t via_bytes_received[8];
+    uint64_t op_failures[128];       /* operations that ended with the code -index */
+    uint64_t endpoint_failures[128]; /* endpoints that failed with the code -index */
 } hws_stats;
 
 /**
- * The counters of a context (all its workers) or of one worker.
- * @param id  context or worker
+ * The counters of a context (all its workers), of a worker or of an endpoint. What was closed stays
+ * counted in what it belonged to.
+ *
+ * `sent` to `via_bytes_received` are up to 0.1 s old while another thread makes progress on the
+ * worker; everything else is of now.
+ * @param id  context, worker or endpoint
  * @return 0, or the id's error
- * @thread any  @blocks no  @owns nothing  @since 0.1
+ * @thread any  @blocks for an endpoint: for microseconds while another thread progresses the worker
+ * @owns nothing  @since 0.1
  */
 HWS_API int32_t hws_stats_get(hws_id id, hws_stats *out);
+
+/**
+ * The counters of the process: all contexts that are or were.
+ * @return 0
+ * @thread any  @blocks no  @owns nothing  @since 0.1
+ */
+HWS_API int32_t hws_stats_total(hws_stats *out);
+
+/** Buckets of a histogram: see hws_latency. */
+#define HWS_LATENCY_BUCKETS 160
+
+/**
+ * How long operations of one kind took, from the call that posted them to their end.
+ *
+ * Bucket i counts what took less than its upper bound and was not counted before: the bounds are 1,
+ * 2, 3, 4 ns, then four to each power of two (5, 6, 7, 8, 10, 12, 14, 16, 20, ...); the last bucket
+ * has no bound.
+ */
+typedef struct hws_latency {
+    uint32_t struct_size; /* in */
+    uint32_t kind;        /* HWS_EVENT_* below 32 */
+    uint64_t count;
+    uint64_t sum_ns;
+    uint64_t min_ns;
+    uint64_t max_ns;
+    uint64_t p50_ns; /* upper bound of the bucket that holds the median, not above max_ns */
+    uint64_t p90_ns;
+    uint64_t p99_ns;
+    uint64_t p999_ns;
+    uint64_t buckets[160]; /* operations */
+} hws_latency;
+
+/**
+ * The histogram of a worker with HWS_WORKER_LATENCY.
+ * @param kind  HWS_EVENT_* of the operations, below 32
+ * @return 0, HWS_E_INVALID (no such kind), HWS_E_UNSUPPORTED (without HWS_WORKER_LATENCY)
+ * @thread any  @blocks for microseconds while another thread progresses the worker
+ * @owns nothing  @since 0.1
+ */
+HWS_API int32_t hws_latency_get(hws_id worker, uint32_t kind, hws_latency *out);
+
+/** A worker of another process. */
+typedef struct hws_peek_info {
+    uint32_t struct_size; /* in */
+    uint32_t mode;        /* HWS_PROGRESS_* */
+    uint32_t latency;     /* 1: it has histograms */
+    uint32_t reserved;
+    hws_id worker;   /* its id there */
+    uint64_t age_ns; /* how old the counters are */
+    char name[64];
+} hws_peek_info;
+
+/**
+ * The counters of a worker of another process of this user, from a page of memory that every worker
+ * keeps (what `hawser stats PID` prints). Reading it costs that process nothing. The page is brought
+ * up to date every 0.1 s while the worker is busy, every second while somebody sleeps in it, and not
+ * while nobody makes progress on it.
+ * @param pid          the process; may be this one
+ * @param index        0 for its first worker, and so on
+ * @param[out] stats   nullable
+ * @param[out] info    nullable
+ * @return 0, HWS_E_NOT_FOUND (no such process, or no such worker in it), HWS_E_SYSTEM (not allowed),
+ *         HWS_E_PEER_VERSION (it runs another version of the library)
+ * @thread any  @blocks while /proc is read  @owns nothing  @since 0.1
+ */
+HWS_API int32_t hws_stats_peek(uint32_t pid, uint32_t index, hws_stats *stats, hws_peek_info *info);
+
+/**
+ * A histogram of a worker of another process, as hws_stats_peek().
+ * @param pid    the process
+ * @param index  of the worker, as hws_stats_peek()
+ * @param kind   HWS_EVENT_* of the operations, below 32
+ * @return as hws_stats_peek(), and HWS_E_UNSUPPORTED (that worker has no histograms)
+ * @thread any  @blocks while /proc is read  @owns nothing  @since 0.1
+ */
+HWS_API int32_t hws_latency_peek(uint32_t pid, uint32_t index, uint32_t kind, hws_latency *out);
 
 /* ------------------------------------------------------------------------------------------------
  * 15. Multi-buffer messages: many segments in one message, in any mix of sizes and kinds of memory

@@ -9,6 +9,7 @@
 static const tool_command commands[] = {
     {"info", "what is loaded: versions, which UCX and why, transports and devices", tool_info},
     {"perf", "how fast it is: called as ucx_perftest is, and compares itself with it", tool_perf},
+    {"stats", "what the workers of a running process have counted", tool_stats},
 };
 
 #define COMMANDS (sizeof commands / sizeof commands[0])

@@ -9,7 +9,8 @@
  *   perf_lane.c      one thread's connection      perf_json.c     the same for programs
  *   perf_loop.c      the loops that are measured  perf_spawn.c    child processes
  *   perf_am.c        arriving active messages     perf_args.c     their command lines
- *   perf_clock.c     time, percentiles, results
+ *   perf_rma.c       remote memory access         perf_window.h   operations under way
+ *   perf_multi.c     multi-buffer messages        perf_clock.c    time, percentiles, results
  */
 #ifndef HAWSER_PERF_H
 #define HAWSER_PERF_H
@@ -27,7 +28,20 @@
 #define PERF_PORT 13337
 #define PERF_ROUNDS 5
 
-enum perf_api { PERF_TAG, PERF_TAG_SYNC, PERF_STREAM, PERF_AM };
+enum perf_api {
+    PERF_TAG,
+    PERF_TAG_SYNC,
+    PERF_STREAM,
+    PERF_AM,
+    PERF_MULTI,
+    PERF_PUT, /* from here on: remote memory access, see perf_rma.c */
+    PERF_GET,
+    PERF_ADD,
+    PERF_FADD,
+    PERF_SWAP,
+    PERF_CSWAP,
+    PERF_PLAN
+};
 
 /** A test, as ucx_perftest names and describes it. */
 typedef struct perf_test {
@@ -35,7 +49,8 @@ typedef struct perf_test {
     const char *title;
     uint32_t window; /* sends under way when -O says nothing */
     enum perf_api api;
-    bool ping_pong; /* else one direction: the client sends */
+    bool ping_pong;  /* else one direction: the client sends */
+    const char *raw; /* what ucx_perftest runs in comparison, if it has not this one; or null */
 } perf_test;
 
 extern const perf_test perf_tests[];
@@ -133,12 +148,23 @@ typedef struct perf_lane {
     _Atomic uint64_t arrived;
     uint64_t taken;
     hws_op_opts fetch_opts;
+
+    hws_segment *send_segments, *receive_segments;
+
+    /* Remote memory access. */
+    hws_id context, memory, rkey, plan;
+    char *mine;       /* the memory that the peer works on */
+    uint64_t theirs;  /* the address of the peer's */
+    uint64_t fetched; /* by an atomic */
+    uint8_t turn;
+
     void *buffers[4]; /* what perf_lane_free() frees */
 } perf_lane;
 
 /* perf_options.c: 0, or the exit code to leave with (-1: leave with 0, the help was printed). */
 int perf_options_parse(perf_options *o, int argc, char **argv);
 uint64_t perf_message_bytes(const perf_params *p);
+uint64_t perf_iteration_bytes(const perf_params *p);
 
 /* perf_clock.c */
 void perf_clock_calibrate(void);
@@ -163,6 +189,14 @@ int32_t perf_loop_run(perf_lane *lane, uint64_t count);
 /* perf_am.c */
 int32_t perf_am_open(perf_lane *lane);
 int32_t perf_am_queue_wait(perf_lane *lane);
+
+/* perf_multi.c */
+int32_t perf_multi_open(perf_lane *lane);
+int32_t perf_multi_receive(perf_lane *lane);
+
+/* perf_rma.c: opening needs both connections. */
+int32_t perf_rma_open(perf_lane *lane);
+int32_t perf_rma_run(perf_lane *lane, uint64_t count);
 
 /* perf_server.c, perf_client.c: exit codes. */
 int perf_server(const perf_options *o);

@@ -46,16 +46,22 @@ static void layout(perf_args *a, const perf_params *p)
 }
 
 /* What is to be run, in the letters that `hawser perf` and ucx_perftest share. */
-void perf_args_test(perf_args *a, const perf_options *o)
+void perf_args_test(perf_args *a, const perf_options *o, bool raw)
 {
     const perf_params *p = &o->params;
     const perf_test *test = &perf_tests[p->test];
+    /* ucx_perftest counts the puts that a plan has. */
+    uint64_t times = raw && test->api == PERF_PLAN ? p->window : 1;
 
     perf_args_add(a, "-t");
-    perf_args_add(a, "%s", test->name);
-    sizes(a, p);
-    option(a, "-n", p->iterations);
-    option(a, "-w", p->warmup);
+    perf_args_add(a, "%s", raw && test->raw != NULL ? test->raw : test->name);
+    if (raw && test->api == PERF_MULTI) {
+        option(a, "-s", perf_message_bytes(p)); /* one message of as many bytes */
+    } else {
+        sizes(a, p);
+    }
+    option(a, "-n", p->iterations * times);
+    option(a, "-w", p->warmup * times);
     option(a, "-O", p->window);
     if (p->threads > 1) {
         option(a, "-T", p->threads);

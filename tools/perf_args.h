@@ -15,7 +15,7 @@ typedef struct perf_args {
 } perf_args;
 
 void perf_args_add(perf_args *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void perf_args_test(perf_args *a, const perf_options *o);
+void perf_args_test(perf_args *a, const perf_options *o, bool raw);
 void perf_args_free(perf_args *a);
 
 #endif

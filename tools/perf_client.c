@@ -93,7 +93,8 @@ int perf_client(const perf_options *o)
     int code;
 
     if ((code = perf_side_open(&s, o)) == TOOL_OK && (code = perf_side_lanes(&s)) == TOOL_OK &&
-        (code = client_lanes(&s)) == TOOL_OK && (code = client_await(&s)) == TOOL_OK) {
+        (code = client_lanes(&s)) == TOOL_OK && (code = client_await(&s)) == TOOL_OK &&
+        (code = perf_side_exchange(&s)) == TOOL_OK) {
         code = measure(&s);
     }
     perf_side_close(&s);
@@ -125,7 +126,7 @@ int perf_loopback(const perf_options *o)
     int code;
 
     if ((code = perf_side_open(&s, o)) == TOOL_OK && (code = perf_side_lanes(&s)) == TOOL_OK &&
-        (code = loop_connect(&s)) == TOOL_OK) {
+        (code = loop_connect(&s)) == TOOL_OK && (code = perf_side_exchange(&s)) == TOOL_OK) {
         if (!o->json) {
             perf_print_box(o, &s.params);
         }

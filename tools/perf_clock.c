@@ -176,7 +176,7 @@ static void averages(perf_lane *lane, uint64_t ns, uint64_t iterations)
 
     r->latency_average = messages == 0 ? 0 : seconds * 1e6 / messages;
     r->rate_average = seconds == 0 ? 0 : messages / seconds;
-    r->bandwidth_average = r->rate_average * (double)lane->bytes;
+    r->bandwidth_average = r->rate_average * (double)perf_iteration_bytes(lane->params);
 }
 
 /* Fill the result as of `now`: the average columns cover the time since the last line. */

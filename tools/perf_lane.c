@@ -16,6 +16,12 @@ uint64_t perf_message_bytes(const perf_params *p)
     return bytes;
 }
 
+/* What one iteration moves: a plan moves its list. */
+uint64_t perf_iteration_bytes(const perf_params *p)
+{
+    return perf_message_bytes(p) * (perf_tests[p->test].api == PERF_PLAN ? p->window : 1);
+}
+
 /* Memory for one direction: a page-aligned block, in pieces if the layout is iov. */
 static int buffer_open(perf_lane *l, bool iov, void **buffer, uint64_t *length, void *keep[2])
 {
@@ -87,7 +93,9 @@ int perf_lane_open(perf_lane *l, const perf_options *o, const perf_params *p, ui
     if (perf_clock_open(&l->clock, o->percentiles ? p->iterations : 0) < 0) {
         return HWS_E_NO_MEMORY;
     }
-    return l->test->api == PERF_AM ? perf_am_open(l) : HWS_OK;
+    return l->test->api == PERF_AM      ? perf_am_open(l)
+           : l->test->api == PERF_MULTI ? perf_multi_open(l)
+                                        : HWS_OK;
 }
 
 void perf_lane_free(perf_lane *l)
@@ -95,6 +103,8 @@ void perf_lane_free(perf_lane *l)
     for (size_t i = 0; i < sizeof l->buffers / sizeof l->buffers[0]; i++) {
         free(l->buffers[i]);
     }
+    free(l->send_segments);
+    free(l->receive_segments);
     free(l->clock.ring);
     free(l->receives.ops);
     free(l->sends.ops);

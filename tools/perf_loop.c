@@ -6,6 +6,7 @@
  * thread makes progress, and posting the receive costs nothing while the message is on its way.
  */
 #include "perf_clock.h"
+#include "perf_window.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -18,6 +19,9 @@ INLINE int32_t post_send(perf_lane *l, enum perf_api api, hws_id *op)
         return hws_tag_send_sync(l->to, l->send, l->send_length, l->tag, &l->send_opts, op);
     case PERF_STREAM:
         return hws_stream_send(l->to, l->send, l->send_length, &l->send_opts, op);
+    case PERF_MULTI:
+        return hws_multi_send(l->to, l->tag, l->send_segments, l->params->size_count, NULL,
+                              &l->send_opts, op);
     default:
         return hws_am_send(l->to, l->index, l->header, l->params->am_header, l->send,
                            l->send_length, &l->send_opts, op);
@@ -33,47 +37,15 @@ INLINE int32_t post_receive(perf_lane *l, enum perf_api api, hws_id *op)
                         &l->receive_opts, op);
 }
 
-/* The operation that was posted `size` ago must have ended before another one is. */
-INLINE int32_t make_room(perf_window *w)
-{
-    hws_id op = w->ops[w->next];
-
-    if (op == 0) {
-        return HWS_OK;
-    }
-    w->ops[w->next] = 0;
-    return hws_wait(op, HWS_FOREVER, NULL);
-}
-
-/* Remember what was posted. */
-INLINE void put(perf_window *w, hws_id op)
-{
-    w->ops[w->next] = op;
-    w->next = w->next + 1 == w->size ? 0 : w->next + 1;
-}
-
-static int32_t drain(perf_window *w)
-{
-    for (uint32_t i = 0; i < w->size; i++) {
-        int32_t r = make_room(w);
-
-        if (r < 0) {
-            return r;
-        }
-        put(w, 0);
-    }
-    return HWS_OK;
-}
-
 INLINE int32_t send_one(perf_lane *l, enum perf_api api)
 {
     hws_id op = 0;
-    int32_t r = make_room(&l->sends);
+    int32_t r = perf_window_room(&l->sends);
 
     if (r < 0 || (r = post_send(l, api, &op)) < 0) {
         return r;
     }
-    put(&l->sends, r == HWS_DONE ? 0 : op);
+    perf_window_put(&l->sends, r == HWS_DONE ? 0 : op);
     return HWS_OK;
 }
 
@@ -110,6 +82,9 @@ INLINE int32_t receive_one(perf_lane *l, enum perf_api api)
     if (api == PERF_AM) {
         return await_message(l);
     }
+    if (api == PERF_MULTI) {
+        return perf_multi_receive(l);
+    }
     r = post_receive(l, api, &op);
     return r == HWS_OK ? hws_wait(op, HWS_FOREVER, NULL) : r;
 }
@@ -123,11 +98,14 @@ INLINE int32_t receive_ahead(perf_lane *l, enum perf_api api)
     if (api == PERF_AM) {
         return await_message(l);
     }
-    r = make_room(&l->receives);
+    if (api == PERF_MULTI) {
+        return perf_multi_receive(l);
+    }
+    r = perf_window_room(&l->receives);
     if (r < 0 || (r = post_receive(l, api, &op)) < 0) {
         return r;
     }
-    put(&l->receives, r == HWS_DONE ? 0 : op);
+    perf_window_put(&l->receives, r == HWS_DONE ? 0 : op);
     return HWS_OK;
 }
 
@@ -145,7 +123,7 @@ INLINE int32_t ping(perf_lane *l, enum perf_api api, uint64_t count, bool pause)
         }
         perf_clock_tick(l);
     }
-    return drain(&l->sends);
+    return perf_window_drain(&l->sends);
 }
 
 INLINE int32_t pong(perf_lane *l, enum perf_api api, uint64_t count)
@@ -158,7 +136,7 @@ INLINE int32_t pong(perf_lane *l, enum perf_api api, uint64_t count)
         }
         perf_clock_tick(l);
     }
-    return drain(&l->sends);
+    return perf_window_drain(&l->sends);
 }
 
 /* The last message of a run in one direction: the receiver has got them all. */
@@ -184,7 +162,7 @@ INLINE int32_t source(perf_lane *l, enum perf_api api, uint64_t count)
         }
         perf_clock_tick(l);
     }
-    int32_t r = drain(&l->sends);
+    int32_t r = perf_window_drain(&l->sends);
 
     return r < 0 ? r : acknowledge(l);
 }
@@ -199,7 +177,7 @@ INLINE int32_t sink(perf_lane *l, enum perf_api api, uint64_t count)
         }
         perf_clock_tick(l);
     }
-    int32_t r = drain(&l->receives);
+    int32_t r = perf_window_drain(&l->receives);
 
     return r < 0 ? r : acknowledge(l);
 }
@@ -215,9 +193,9 @@ INLINE int32_t loop(perf_lane *l, enum perf_api api, uint64_t count)
         }
         perf_clock_tick(l);
     }
-    int32_t r = drain(&l->receives);
+    int32_t r = perf_window_drain(&l->receives);
 
-    return r < 0 ? r : drain(&l->sends);
+    return r < 0 ? r : perf_window_drain(&l->sends);
 }
 
 INLINE int32_t run(perf_lane *l, enum perf_api api, uint64_t count)
@@ -236,6 +214,9 @@ INLINE int32_t run(perf_lane *l, enum perf_api api, uint64_t count)
 
 int32_t perf_loop_run(perf_lane *l, uint64_t count)
 {
+    if (l->test->api >= PERF_PUT) {
+        return perf_rma_run(l, count);
+    }
     switch (l->test->api) {
     case PERF_TAG:
         return run(l, PERF_TAG, count);
@@ -243,6 +224,8 @@ int32_t perf_loop_run(perf_lane *l, uint64_t count)
         return run(l, PERF_TAG_SYNC, count);
     case PERF_STREAM:
         return run(l, PERF_STREAM, count);
+    case PERF_MULTI:
+        return run(l, PERF_MULTI, count);
     default:
         return run(l, PERF_AM, count);
     }

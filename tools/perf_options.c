@@ -15,7 +15,8 @@ static const char help[] =
     "\n"
     "As in ucx_perftest:\n"
     "  -t TEST     tag_lat tag_bw tag_sync_lat tag_sync_bw stream_lat stream_bw\n"
-    "              ucp_am_lat ucp_am_bw (also am_lat am_bw)\n"
+    "              ucp_am_lat ucp_am_bw ucp_put_lat ucp_put_bw ucp_get\n"
+    "              ucp_add ucp_fadd ucp_swap ucp_cswap (also without ucp_)\n"
     "  -s SIZES    bytes of a message; a list (8,100 or 4096:16) is added up, or is the\n"
     "              pieces with -D iov (8)\n"
     "  -n COUNT    iterations (1000000)          -w COUNT   warm-up iterations (10000)\n"
@@ -32,6 +33,8 @@ static const char help[] =
     "  -f          only the final line           -v         as CSV\n"
     "\n"
     "Hawser's own:\n"
+    "  -t multi_lat multi_bw  the sizes of -s are segments (compared with ucp_am of their sum)\n"
+    "  -t plan_bw      a plan of -O puts in one iteration (compared with ucp_put_bw)\n"
     "  --self          start both sides on this machine, on one CPU each (-c SERVER,CLIENT)\n"
     "  --compare [N]   N rounds (5) of this and of ucx_perftest -e of the same UCX, in turns\n"
     "  --mode MODE     manual, blocking, thread or thread-polling; on each side its own\n"
@@ -172,6 +175,28 @@ static int parse_one(perf_options *o, int letter, int argc, char **argv)
 }
 
 /* What follows from the options together. */
+/* What a test of remote memory access or of segments cannot do. */
+static int check_test(const perf_options *o)
+{
+    const perf_params *p = &o->params;
+    enum perf_api api = perf_tests[p->test].api;
+    uint64_t bytes = perf_message_bytes(p);
+
+    if (api >= PERF_ADD && api <= PERF_CSWAP && ((bytes != 4 && bytes != 8) || p->iov != 0)) {
+        tool_error("perf: an atomic has 4 or 8 bytes, contiguous");
+        return TOOL_USAGE;
+    }
+    if (api >= PERF_PUT && (bytes == 0 || o->raw || o->sleep)) {
+        tool_error("perf: remote memory access is not for 0 bytes, --raw or -E sleep");
+        return TOOL_USAGE;
+    }
+    if (api == PERF_MULTI && (o->raw || p->iov != 0)) {
+        tool_error("perf: multi-buffer messages are not for --raw or -D");
+        return TOOL_USAGE;
+    }
+    return 0;
+}
+
 static int conclude(perf_options *o, int argc, char **argv)
 {
     perf_params *p = &o->params;
@@ -203,7 +228,7 @@ static int conclude(perf_options *o, int argc, char **argv)
     if (o->sleep && o->mode == HWS_PROGRESS_MANUAL) {
         o->mode = HWS_PROGRESS_BLOCKING; /* the manual mode has nothing to sleep on */
     }
-    return 0;
+    return check_test(o);
 }
 
 int perf_options_parse(perf_options *o, int argc, char **argv)

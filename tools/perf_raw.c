@@ -148,7 +148,7 @@ static void words(perf_args *a, const perf_raw *raw, const perf_options *o, doub
                   uint16_t port)
 {
     perf_args_add(a, "%s", raw->program);
-    perf_args_test(a, o);
+    perf_args_test(a, o, true);
     perf_args_add(a, "-e");
     perf_args_add(a, "-f");
     perf_args_add(a, "-v");

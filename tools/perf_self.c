@@ -15,7 +15,7 @@ static void common(perf_args *a, const perf_options *o)
 {
     perf_args_add(a, "/proc/self/exe");
     perf_args_add(a, "perf");
-    perf_args_test(a, o);
+    perf_args_test(a, o, false);
     perf_args_add(a, "--mode");
     perf_args_add(a, "%s", perf_mode_name(o->mode));
 }

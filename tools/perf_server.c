@@ -136,7 +136,8 @@ static int serve(struct perf_side *s)
     }
     hws_close(s->listener); /* one client, as ucx_perftest */
     server_says(s, endpoints[0]);
-    if ((code = perf_side_lanes(s)) != TOOL_OK || (code = server_ready(s, endpoints)) != TOOL_OK) {
+    if ((code = perf_side_lanes(s)) != TOOL_OK || (code = server_ready(s, endpoints)) != TOOL_OK ||
+        (code = perf_side_exchange(s)) != TOOL_OK) {
         return code;
     }
     return perf_side_run(s);

@@ -7,16 +7,21 @@
 int perf_side_open(struct perf_side *s, const perf_options *o)
 {
     hws_worker_opts opts = {.struct_size = sizeof opts, .mode = o->mode};
+    hws_context_opts context = {.struct_size = sizeof context,
+                                .features = HWS_FEATURE_TAG | HWS_FEATURE_STREAM | HWS_FEATURE_AM};
     int32_t r;
 
     s->options = o;
     s->params = o->params;
     s->setting.library.struct_size = sizeof s->setting.library;
+    if (!o->raw) { /* the server learns late which test it is: it has them all */
+        context.features |= HWS_FEATURE_RMA | HWS_FEATURE_ATOMIC;
+    }
     opts.spin_ns = o->sleep ? 1 : UINT64_MAX; /* -E poll never sleeps, -E sleep does at once */
     if ((r = hws_library_open(NULL, &s->setting.library)) < 0) {
         return tool_failed(r, "loading UCX");
     }
-    if ((r = hws_context_open(NULL, &s->context)) < 0) {
+    if ((r = hws_context_open(&context, &s->context)) < 0) {
         return tool_failed(r, "opening a context");
     }
     if ((r = hws_worker_open(s->context, &opts, &s->worker)) < 0) {
@@ -54,10 +59,23 @@ int perf_side_lanes(struct perf_side *s)
         perf_lane *lane = &s->lanes[i];
         int32_t r;
 
+        lane->context = s->context;
         lane->worker = s->worker;
         lane->client = s->options->host != NULL || s->options->loopback;
         if ((r = perf_lane_open(lane, s->options, &s->params, i)) < 0) {
             return tool_failed(r, "preparing");
+        }
+    }
+    return TOOL_OK;
+}
+
+int perf_side_exchange(struct perf_side *s)
+{
+    for (uint32_t i = 0; i < s->params.threads; i++) {
+        int32_t r = s->lanes[i].test->api < PERF_PUT ? HWS_OK : perf_rma_open(&s->lanes[i]);
+
+        if (r < 0) {
+            return tool_failed(r, "exchanging memory");
         }
     }
     return TOOL_OK;

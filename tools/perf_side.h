@@ -13,6 +13,8 @@
 #define PERF_SECOND UINT64_C(1000000000)
 #define PERF_TAG_PARAMS UINT64_C(0x4857500100000000)
 #define PERF_TAG_READY UINT64_C(0x4857500200000000)
+#define PERF_TAG_MEMORY UINT64_C(0x4857500300000000)
+#define PERF_TAG_DONE UINT64_C(0x4857500400000000)
 
 /** What a side opened. */
 struct perf_side {
@@ -27,6 +29,8 @@ struct perf_side {
 int perf_side_open(struct perf_side *s, const perf_options *o);
 void perf_side_close(struct perf_side *s);
 int perf_side_lanes(struct perf_side *s);
+/** What the lanes need of each other, once they are connected. */
+int perf_side_exchange(struct perf_side *s);
 int perf_side_run(struct perf_side *s);
 
 /* Codes of the library. */

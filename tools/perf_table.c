@@ -9,7 +9,8 @@ struct spread {
     double median, min, max;
 };
 
-/* Latency tests are judged by time, the others by messages a second. */
+/* Latency tests are judged by time, the others by messages a second; what ucx_perftest calls otherwise, and may
+ * count otherwise, by bytes. */
 static bool by_time(const perf_options *o)
 {
     return perf_tests[o->params.test].ping_pong && o->params.threads == 1;
@@ -17,7 +18,9 @@ static bool by_time(const perf_options *o)
 
 static double figure(const perf_options *o, const perf_result *r)
 {
-    return by_time(o) ? r->latency_overall : r->rate_overall;
+    return by_time(o)                               ? r->latency_overall
+           : perf_tests[o->params.test].raw != NULL ? r->bandwidth_overall
+                                                    : r->rate_overall;
 }
 
 static double ratio_of(const struct perf_comparison *c, const struct perf_round *r)

@@ -6,14 +6,24 @@
 #include <string.h>
 
 const perf_test perf_tests[] = {
-    {"tag_lat", "tag match latency", 1, PERF_TAG, true},
-    {"tag_bw", "tag match bandwidth", 32, PERF_TAG, false},
-    {"tag_sync_lat", "tag sync match latency", 1, PERF_TAG_SYNC, true},
-    {"tag_sync_bw", "tag sync match bandwidth", 32, PERF_TAG_SYNC, false},
-    {"stream_lat", "stream latency", 1, PERF_STREAM, true},
-    {"stream_bw", "stream bandwidth", 1, PERF_STREAM, false},
-    {"ucp_am_lat", "am latency", 1, PERF_AM, true},
-    {"ucp_am_bw", "am bandwidth / message rate", 32, PERF_AM, false},
+    {"tag_lat", "tag match latency", 1, PERF_TAG, true, NULL},
+    {"tag_bw", "tag match bandwidth", 32, PERF_TAG, false, NULL},
+    {"tag_sync_lat", "tag sync match latency", 1, PERF_TAG_SYNC, true, NULL},
+    {"tag_sync_bw", "tag sync match bandwidth", 32, PERF_TAG_SYNC, false, NULL},
+    {"stream_lat", "stream latency", 1, PERF_STREAM, true, NULL},
+    {"stream_bw", "stream bandwidth", 1, PERF_STREAM, false, NULL},
+    {"ucp_am_lat", "am latency", 1, PERF_AM, true, NULL},
+    {"ucp_am_bw", "am bandwidth / message rate", 32, PERF_AM, false, NULL},
+    {"ucp_put_lat", "put latency", 1, PERF_PUT, true, NULL},
+    {"ucp_put_bw", "put bandwidth", 32, PERF_PUT, false, NULL},
+    {"ucp_get", "get latency / bandwidth / message rate", 1, PERF_GET, false, NULL},
+    {"ucp_add", "atomic add bandwidth / message rate", 1, PERF_ADD, false, NULL},
+    {"ucp_fadd", "atomic fetch-and-add latency / rate", 1, PERF_FADD, false, NULL},
+    {"ucp_swap", "atomic swap latency / rate", 1, PERF_SWAP, false, NULL},
+    {"ucp_cswap", "atomic compare-and-swap latency / rate", 1, PERF_CSWAP, false, NULL},
+    {"multi_lat", "multi-buffer latency", 1, PERF_MULTI, true, "ucp_am_lat"},
+    {"multi_bw", "multi-buffer bandwidth", 32, PERF_MULTI, false, "ucp_am_bw"},
+    {"plan_bw", "bandwidth of a plan of -O puts", 32, PERF_PLAN, false, "ucp_put_bw"},
 };
 const uint32_t perf_test_count = sizeof perf_tests / sizeof perf_tests[0];
 
@@ -84,9 +94,9 @@ static int parse_test(perf_params *p, const char *text)
 {
     for (uint32_t i = 0; i < perf_test_count; i++) {
         const char *name = perf_tests[i].name;
-        bool am = perf_tests[i].api == PERF_AM;
+        bool ucp = strncmp(name, "ucp_", strlen("ucp_")) == 0;
 
-        if (strcmp(text, name) == 0 || (am && strcmp(text, name + strlen("ucp_")) == 0)) {
+        if (strcmp(text, name) == 0 || (ucp && strcmp(text, name + strlen("ucp_")) == 0)) {
             p->test = i;
             return 0;
         }

@@ -22,6 +22,7 @@ typedef struct tool_command {
 
 int tool_perf(int argc, char **argv);
 int tool_info(int argc, char **argv);
+int tool_stats(int argc, char **argv);
 
 /** Print "hawser: ..." to standard error. */
 void tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -79,6 +79,7 @@ static const struct field fields_of_hws_worker_opts_[] = {
     {"multi_count_max", FIELD_U32, offsetof(hws_worker_opts, multi_count_max), 0, NULL},
     {"credit_messages", FIELD_U32, offsetof(hws_worker_opts, credit_messages), 0, NULL},
     {"credit_bytes", FIELD_U64, offsetof(hws_worker_opts, credit_bytes), 0, NULL},
+    {"flags", FIELD_U64, offsetof(hws_worker_opts, flags), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 static const struct fields fields_of_hws_worker_opts = {"hws_worker_opts", sizeof(hws_worker_opts), 1, fields_of_hws_worker_opts_};
@@ -138,6 +139,14 @@ static const struct field fields_of_hws_endpoint_info_[] = {
     {NULL, 0, 0, 0, NULL},
 };
 static const struct fields fields_of_hws_endpoint_info = {"hws_endpoint_info", sizeof(hws_endpoint_info), 1, fields_of_hws_endpoint_info_};
+
+static const struct field fields_of_hws_timing_[] = {
+    {"posted_ns", FIELD_U64, offsetof(hws_timing, posted_ns), 0, NULL},
+    {"started_ns", FIELD_U64, offsetof(hws_timing, started_ns), 0, NULL},
+    {"ended_ns", FIELD_U64, offsetof(hws_timing, ended_ns), 0, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+static const struct fields fields_of_hws_timing = {"hws_timing", sizeof(hws_timing), 0, fields_of_hws_timing_};
 
 static const struct field fields_of_hws_op_opts_[] = {
     {"struct_size", FIELD_U32, offsetof(hws_op_opts, struct_size), 0, NULL},
@@ -210,9 +219,46 @@ static const struct field fields_of_hws_stats_[] = {
     {"am_dropped", FIELD_U64, offsetof(hws_stats, am_dropped), 0, NULL},
     {"failures", FIELD_U64, offsetof(hws_stats, failures), 0, NULL},
     {"credit_waits", FIELD_U64, offsetof(hws_stats, credit_waits), 0, NULL},
+    {"sent", FIELD_LIST, offsetof(hws_stats, sent), 8, NULL},
+    {"bytes_sent", FIELD_LIST, offsetof(hws_stats, bytes_sent), 8, NULL},
+    {"received", FIELD_LIST, offsetof(hws_stats, received), 8, NULL},
+    {"bytes_received", FIELD_LIST, offsetof(hws_stats, bytes_received), 8, NULL},
+    {"via_sent", FIELD_LIST, offsetof(hws_stats, via_sent), 8, NULL},
+    {"via_bytes_sent", FIELD_LIST, offsetof(hws_stats, via_bytes_sent), 8, NULL},
+    {"via_received", FIELD_LIST, offsetof(hws_stats, via_received), 8, NULL},
+    {"via_bytes_received", FIELD_LIST, offsetof(hws_stats, via_bytes_received), 8, NULL},
+    {"op_failures", FIELD_LIST, offsetof(hws_stats, op_failures), 128, NULL},
+    {"endpoint_failures", FIELD_LIST, offsetof(hws_stats, endpoint_failures), 128, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 static const struct fields fields_of_hws_stats = {"hws_stats", sizeof(hws_stats), 1, fields_of_hws_stats_};
+
+static const struct field fields_of_hws_latency_[] = {
+    {"struct_size", FIELD_U32, offsetof(hws_latency, struct_size), 0, NULL},
+    {"kind", FIELD_U32, offsetof(hws_latency, kind), 0, NULL},
+    {"count", FIELD_U64, offsetof(hws_latency, count), 0, NULL},
+    {"sum_ns", FIELD_U64, offsetof(hws_latency, sum_ns), 0, NULL},
+    {"min_ns", FIELD_U64, offsetof(hws_latency, min_ns), 0, NULL},
+    {"max_ns", FIELD_U64, offsetof(hws_latency, max_ns), 0, NULL},
+    {"p50_ns", FIELD_U64, offsetof(hws_latency, p50_ns), 0, NULL},
+    {"p90_ns", FIELD_U64, offsetof(hws_latency, p90_ns), 0, NULL},
+    {"p99_ns", FIELD_U64, offsetof(hws_latency, p99_ns), 0, NULL},
+    {"p999_ns", FIELD_U64, offsetof(hws_latency, p999_ns), 0, NULL},
+    {"buckets", FIELD_LIST, offsetof(hws_latency, buckets), 160, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+static const struct fields fields_of_hws_latency = {"hws_latency", sizeof(hws_latency), 1, fields_of_hws_latency_};
+
+static const struct field fields_of_hws_peek_info_[] = {
+    {"struct_size", FIELD_U32, offsetof(hws_peek_info, struct_size), 0, NULL},
+    {"mode", FIELD_U32, offsetof(hws_peek_info, mode), 0, NULL},
+    {"latency", FIELD_U32, offsetof(hws_peek_info, latency), 0, NULL},
+    {"worker", FIELD_U64, offsetof(hws_peek_info, worker), 0, NULL},
+    {"age_ns", FIELD_U64, offsetof(hws_peek_info, age_ns), 0, NULL},
+    {"name", FIELD_CHARS, offsetof(hws_peek_info, name), 64, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+static const struct fields fields_of_hws_peek_info = {"hws_peek_info", sizeof(hws_peek_info), 1, fields_of_hws_peek_info_};
 
 static const struct field fields_of_hws_segment_[] = {
     {"base", FIELD_SEGMENT, offsetof(hws_segment, base), 0, NULL},

@@ -13,6 +13,7 @@ enum field_kind {
     FIELD_U64,
     FIELD_TEXT,    /* const char *, nullable */
     FIELD_CHARS,   /* char [extra] */
+    FIELD_LIST,    /* uint64_t [extra] */
     FIELD_STRINGS, /* key, value, ..., null */
     FIELD_BYTES,   /* memory; extra: offset of its uint64_t length */
     FIELD_WORDS,   /* uint64_t array; extra: offset of its uint32_t count */

@@ -315,6 +315,15 @@ static void push_records(lua_State *L, const struct fields *fields, const char *
     }
 }
 
+static void push_list(lua_State *L, const uint64_t *from, size_t count)
+{
+    lua_createtable(L, (int)count, 0);
+    for (size_t i = 0; i < count; i++) {
+        lua_pushinteger(L, (lua_Integer)from[i]);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+}
+
 static void push_field(lua_State *L, const struct field *f, const char *from)
 {
     const void *at = from + f->offset;
@@ -338,6 +347,9 @@ static void push_field(lua_State *L, const struct field *f, const char *from)
         break;
     case FIELD_CHARS:
         lua_pushlstring(L, at, strnlen(at, f->extra));
+        break;
+    case FIELD_LIST:
+        push_list(L, at, f->extra);
         break;
     case FIELD_BYTES:
         push_bytes(L, *(const void *const *)at, *(const uint64_t *)(from + f->extra));

@@ -323,6 +323,22 @@ static PyObject *make_records(const struct fields *fields, const char *from, uin
     return list;
 }
 
+static PyObject *make_list(const uint64_t *from, size_t count)
+{
+    PyObject *list = PyList_New((Py_ssize_t)count);
+
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        PyObject *n = PyLong_FromUnsignedLongLong(from[i]);
+
+        if (n == NULL) {
+            Py_CLEAR(list);
+        } else {
+            PyList_SET_ITEM(list, (Py_ssize_t)i, n);
+        }
+    }
+    return list;
+}
+
 static PyObject *make_field(const struct field *f, const char *from)
 {
     const void *at = from + f->offset;
@@ -342,6 +358,8 @@ static PyObject *make_field(const struct field *f, const char *from)
         return at == NULL ? Py_NewRef(Py_None) : PyUnicode_DecodeUTF8(at, (Py_ssize_t)strlen(at), "replace");
     case FIELD_CHARS:
         return PyUnicode_DecodeUTF8(at, (Py_ssize_t)strnlen(at, f->extra), "replace");
+    case FIELD_LIST:
+        return make_list(at, f->extra);
     case FIELD_BYTES:
         return make_bytes(*(const void *const *)at, *(const uint64_t *)(from + f->extra));
     case FIELD_SEGMENT:

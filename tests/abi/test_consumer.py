@@ -12,7 +12,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from bindgen import ROOT
+from bindgen import ROOT, read
 from hawser_bindgen.emitters import c_header
 from hawser_bindgen.model import Abi, Field, Type, from_json
 
@@ -75,12 +75,12 @@ class Consumer(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_one_that_knows_more_and_does_not_use_it(self) -> None:
-        done = self.run_with(newer(released()))
+        done = self.run_with(newer(read()))
         print(done.stdout, end="")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_one_that_uses_more_is_told(self) -> None:
-        done = self.run_with(newer(released()), "-DNEWER")
+        done = self.run_with(newer(read()), "-DNEWER")
         print(done.stdout, end="")
         self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
         self.assertIn("hws_worker_open", done.stdout)

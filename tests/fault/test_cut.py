@@ -87,8 +87,12 @@ def main():
     hosts = Hosts()
     failed = 0
     cases = (
-        ("idle", idle), ("busy with 8 B", lambda h: busy(h, 8)), ("busy with 1 MiB", lambda h: busy(h, 1 << 20)),
-        ("pending operations", with_operations), ("again, after mending", idle))
+        ("idle", idle),
+        ("busy with 8 B", lambda h: busy(h, 8)),
+        ("busy with 1 MiB", lambda h: busy(h, 1 << 20)),
+        ("pending operations", with_operations),
+        ("again, after mending", idle),
+    )
     try:
         for name, case in cases:
             try:

@@ -118,8 +118,7 @@ def others_are_served(*options):
     assert other.end() == 0 and server.end() == 0
 
 
-CASES = (deadlines, late_send_aborts, close_is_bounded, close_with_data_is_bounded, connect_deadline,
-         others_are_served)
+CASES = (deadlines, late_send_aborts, close_is_bounded, close_with_data_is_bounded, connect_deadline, others_are_served)
 
 
 def main():

@@ -17,8 +17,9 @@ def builds():
     system = os.environ.get("HAWSER_UCX_SYSTEM", "system")
     wheel = os.environ.get("HAWSER_UCX_WHEEL") or os.environ.get("HAWSER_WHEEL_LIB") or ""
     if system == "system" and not any(
-            glob.glob(f"{folder}/libucp.so.0")
-            for folder in ("/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib")):
+        glob.glob(f"{folder}/libucp.so.0")
+        for folder in ("/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib")
+    ):
         skip("the system has no UCX of its own")
     if not os.path.exists(os.path.join(wheel, "libucp.so.0")):
         skip("no second UCX: HAWSER_UCX_WHEEL or HAWSER_WHEEL_LIB names no folder with libucp.so.0")
@@ -47,7 +48,10 @@ def refused(server_ucx, client_ucx, *options):
 def main():
     system, wheel = builds()
     failed = 0
-    for name, pair in (("system server, wheel client", (system, wheel)), ("wheel server, system client", (wheel, system))):
+    for name, pair in (
+        ("system server, wheel client", (system, wheel)),
+        ("wheel server, system client", (wheel, system)),
+    ):
         for options in ((), ("--tcp",)):
             try:
                 refused(*pair, *options)

@@ -7,8 +7,19 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.environ.get("HAWSER_SOURCE_DIR", "."), "tests"))
-from support.peers import (  # noqa: E402
-    CAP, LOCAL, PATIENCE, REMOTE, SHM, SHM_FAILED, TCP, Hosts, dial, fields, run, serve, skip)
+from support.peers import (
+    CAP,
+    LOCAL,
+    REMOTE,
+    SHM,
+    SHM_FAILED,
+    TCP,
+    Hosts,
+    dial,
+    fields,
+    run,
+    serve,
+)
 
 SIZES = (0, 8, 4096, 65536, 1 << 20, 5 << 20)
 
@@ -72,8 +83,9 @@ def works(server, client):
 
 def other_pid_namespace(hosts):
     server = serve("--host", "0.0.0.0", prefix=hosts.inside(0))
-    client = dial("127.0.0.1", server.port,
-                  prefix=hosts.inside(0, "unshare", "--pid", "--fork", "--kill-child", "--mount-proc"))
+    client = dial(
+        "127.0.0.1", server.port, prefix=hosts.inside(0, "unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+    )
     print("   other PID namespace:", works(server, client))
     finish(client, server)
 
@@ -88,13 +100,14 @@ def other_user_namespace(hosts):
 def other_user(hosts):
     """A peer of another user cannot open our shared memory."""
     server = serve("--host", "0.0.0.0", prefix=hosts.inside(0))
-    client = dial("127.0.0.1", server.port,
-                  prefix=hosts.inside(0, "setpriv", "--reuid", "65534", "--clear-groups", "--"))
+    client = dial(
+        "127.0.0.1", server.port, prefix=hosts.inside(0, "setpriv", "--reuid", "65534", "--clear-groups", "--")
+    )
     print("   other user:", works(server, client))
     finish(client, server)
 
 
-SMALL = "mount -t tmpfs -o size=16m tmpfs /dev/shm && exec \"$@\""
+SMALL = 'mount -t tmpfs -o size=16m tmpfs /dev/shm && exec "$@"'
 
 
 def small_shared_memory(hosts):

@@ -60,8 +60,11 @@ CALL(am_header_max, KIND_BIT(HWS_KIND_WORKER), hws_am_header_max(id, &(uint64_t)
 CALL(buffer_data, KIND_BIT(HWS_KIND_BUFFER), hws_buffer_data(id, NULL, NULL))
 CALL(describe, KIND_BIT(HWS_KIND_CONTEXT) | KIND_BIT(HWS_KIND_WORKER) | KIND_BIT(HWS_KIND_ENDPOINT),
      hws_describe(id, NULL, 0, NULL))
-CALL(stats_get, KIND_BIT(HWS_KIND_CONTEXT) | KIND_BIT(HWS_KIND_WORKER),
+CALL(stats_get,
+     KIND_BIT(HWS_KIND_CONTEXT) | KIND_BIT(HWS_KIND_WORKER) | KIND_BIT(HWS_KIND_ENDPOINT),
      hws_stats_get(id, &(hws_stats){.struct_size = sizeof(hws_stats)}))
+CALL(latency_get, KIND_BIT(HWS_KIND_WORKER),
+     hws_latency_get(id, HWS_EVENT_PUT, &(hws_latency){.struct_size = sizeof(hws_latency)}))
 CALL(mem_register, KIND_BIT(HWS_KIND_CONTEXT), hws_mem_register(id, buffer, 8, NULL, &(hws_id){0}))
 CALL(mem_alloc, KIND_BIT(HWS_KIND_CONTEXT), hws_mem_alloc(id, 8, NULL, &(hws_id){0}))
 CALL(mem_query, KIND_BIT(HWS_KIND_MEMORY),

@@ -152,8 +152,21 @@ class Hosts:
         if not made:
             self.close()
             skip("network namespaces are not permitted here")
-        if not run("ip", "link", "add", self.links[0], "netns", self.names[0], "type", "veth",
-                   "peer", "name", self.links[1], "netns", self.names[1]):
+        if not run(
+            "ip",
+            "link",
+            "add",
+            self.links[0],
+            "netns",
+            self.names[0],
+            "type",
+            "veth",
+            "peer",
+            "name",
+            self.links[1],
+            "netns",
+            self.names[1],
+        ):
             self.close()
             skip("virtual ethernet devices are not permitted here")
         for i in range(2):

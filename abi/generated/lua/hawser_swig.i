@@ -30,12 +30,15 @@ HWS_STRUCTURE(hws_listener_opts)
 HWS_STRUCTURE(hws_listener_info)
 HWS_STRUCTURE(hws_endpoint_opts)
 HWS_STRUCTURE(hws_endpoint_info)
+HWS_STRUCTURE(hws_timing)
 HWS_STRUCTURE(hws_op_opts)
 HWS_STRUCTURE(hws_queue_opts)
 HWS_STRUCTURE(hws_message_info)
 HWS_STRUCTURE(hws_am_detail)
 HWS_STRUCTURE(hws_am_opts)
 HWS_STRUCTURE(hws_stats)
+HWS_STRUCTURE(hws_latency)
+HWS_STRUCTURE(hws_peek_info)
 HWS_STRUCTURE(hws_segment)
 HWS_STRUCTURE(hws_multi_detail)
 HWS_STRUCTURE(hws_multi_opts)
@@ -145,6 +148,13 @@ HWS_STRUCTURE(hws_transfer)
 %constant int32_t LOG_INFO = HWS_LOG_INFO;
 %constant int32_t LOG_DEBUG = HWS_LOG_DEBUG;
 %constant int32_t LOG_TRACE = HWS_LOG_TRACE;
+%constant int32_t CAN_COPY_HEADER = HWS_CAN_COPY_HEADER;
+%constant int32_t CAN_IPV6 = HWS_CAN_IPV6;
+%constant int32_t CAN_EXPORTED_MEMORY = HWS_CAN_EXPORTED_MEMORY;
+%constant int32_t CAN_RKEY_COMPARE = HWS_CAN_RKEY_COMPARE;
+%constant int32_t CAN_FAILOVER = HWS_CAN_FAILOVER;
+%constant int32_t CAN_SGL_PUT = HWS_CAN_SGL_PUT;
+%constant int32_t CAN_PSK = HWS_CAN_PSK;
 %constant int32_t FEATURE_TAG = HWS_FEATURE_TAG;
 %constant int32_t FEATURE_STREAM = HWS_FEATURE_STREAM;
 %constant int32_t FEATURE_AM = HWS_FEATURE_AM;
@@ -157,6 +167,7 @@ HWS_STRUCTURE(hws_transfer)
 %constant int32_t PROGRESS_BLOCKING = HWS_PROGRESS_BLOCKING;
 %constant int32_t PROGRESS_THREAD = HWS_PROGRESS_THREAD;
 %constant int32_t PROGRESS_THREAD_POLLING = HWS_PROGRESS_THREAD_POLLING;
+%constant int32_t WORKER_LATENCY = HWS_WORKER_LATENCY;
 %constant int32_t LISTENER_EXPLICIT = HWS_LISTENER_EXPLICIT;
 %constant int32_t LISTENER_RAW = HWS_LISTENER_RAW;
 %constant int32_t ENDPOINT_RAW = HWS_ENDPOINT_RAW;
@@ -188,11 +199,25 @@ HWS_STRUCTURE(hws_transfer)
 %constant int32_t OP_RNDV = HWS_OP_RNDV;
 %constant int32_t OP_DETACHED = HWS_OP_DETACHED;
 %constant int32_t OP_TAKE = HWS_OP_TAKE;
+%constant int32_t OP_TIMED = HWS_OP_TIMED;
 %constant int32_t WAIT_ANY = HWS_WAIT_ANY;
 %constant int32_t WAIT_ALL = HWS_WAIT_ALL;
 %constant int32_t AM_ID_MAX = HWS_AM_ID_MAX;
 %constant int32_t AM_DEFER = HWS_AM_DEFER;
 %constant int32_t AM_BUFFER = HWS_AM_BUFFER;
+%constant int32_t TRAFFIC_TAG = HWS_TRAFFIC_TAG;
+%constant int32_t TRAFFIC_STREAM = HWS_TRAFFIC_STREAM;
+%constant int32_t TRAFFIC_AM = HWS_TRAFFIC_AM;
+%constant int32_t TRAFFIC_MULTI = HWS_TRAFFIC_MULTI;
+%constant int32_t TRAFFIC_PUT = HWS_TRAFFIC_PUT;
+%constant int32_t TRAFFIC_GET = HWS_TRAFFIC_GET;
+%constant int32_t TRAFFIC_ATOMIC = HWS_TRAFFIC_ATOMIC;
+%constant int32_t VIA_OTHER = HWS_VIA_OTHER;
+%constant int32_t VIA_SHM = HWS_VIA_SHM;
+%constant int32_t VIA_TCP = HWS_VIA_TCP;
+%constant int32_t VIA_RDMA = HWS_VIA_RDMA;
+%constant int32_t VIA_SELF = HWS_VIA_SELF;
+%constant int32_t LATENCY_BUCKETS = HWS_LATENCY_BUCKETS;
 %constant int32_t MULTI_LIST = HWS_MULTI_LIST;
 %constant int32_t MEM_NONBLOCK = HWS_MEM_NONBLOCK;
 %constant int32_t MEM_FIXED = HWS_MEM_FIXED;
@@ -242,6 +267,11 @@ const char *hws_error_category(int32_t code);
 int32_t hws_library_open(const char *ucx, hws_library_info *out);
 %clear int32_t hws_library_open;
 %clear hws_library_info *out;
+
+%rename(query_feature) hws_query_feature;
+%apply int32_t HWS_ZERO { int32_t hws_query_feature };
+int32_t hws_query_feature(uint32_t feature);
+%clear int32_t hws_query_feature;
 
 %rename(context_open) hws_context_open;
 %apply int32_t HWS_ZERO { int32_t hws_context_open };
@@ -721,6 +751,36 @@ int32_t hws_describe(hws_id id, char *text, uint64_t size, uint64_t *needed);
 int32_t hws_stats_get(hws_id id, hws_stats *out);
 %clear int32_t hws_stats_get;
 %clear hws_stats *out;
+
+%rename(stats_total) hws_stats_total;
+%apply int32_t HWS_ZERO { int32_t hws_stats_total };
+%apply hws_stats *HWS_INFO { hws_stats *out };
+int32_t hws_stats_total(hws_stats *out);
+%clear int32_t hws_stats_total;
+%clear hws_stats *out;
+
+%rename(latency_get) hws_latency_get;
+%apply int32_t HWS_ZERO { int32_t hws_latency_get };
+%apply hws_latency *HWS_INFO { hws_latency *out };
+int32_t hws_latency_get(hws_id worker, uint32_t kind, hws_latency *out);
+%clear int32_t hws_latency_get;
+%clear hws_latency *out;
+
+%rename(stats_peek) hws_stats_peek;
+%apply int32_t HWS_ZERO { int32_t hws_stats_peek };
+%apply hws_stats *HWS_INFO { hws_stats *stats };
+%apply hws_peek_info *HWS_INFO { hws_peek_info *info };
+int32_t hws_stats_peek(uint32_t pid, uint32_t index, hws_stats *stats, hws_peek_info *info);
+%clear int32_t hws_stats_peek;
+%clear hws_stats *stats;
+%clear hws_peek_info *info;
+
+%rename(latency_peek) hws_latency_peek;
+%apply int32_t HWS_POSITIVE { int32_t hws_latency_peek };
+%apply hws_latency *HWS_INFO { hws_latency *out };
+int32_t hws_latency_peek(uint32_t pid, uint32_t index, uint32_t kind, hws_latency *out);
+%clear int32_t hws_latency_peek;
+%clear hws_latency *out;
 
 %rename(multi_send) hws_multi_send;
 %apply int32_t HWS_POSITIVE { int32_t hws_multi_send };

@@ -67,6 +67,8 @@ def kind_of(abi: Abi, s: Struct, f: Field) -> str | None:
         return None
     if f.type.base == "char":
         return "CHARS" if f.array else "TEXT" if f.type.pointers == 1 else "STRINGS"
+    if f.array and f.type.base == "uint64_t":
+        return "LIST"
     if f.type.pointers == 0:
         return "RECORD" if abi.struct(f.type.base) else _NUMBERS[f.type.base]
     if s.name == "hws_event" and f.name == "detail":

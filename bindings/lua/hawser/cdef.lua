@@ -15,12 +15,15 @@ typedef struct hws_listener_opts hws_listener_opts;
 typedef struct hws_listener_info hws_listener_info;
 typedef struct hws_endpoint_opts hws_endpoint_opts;
 typedef struct hws_endpoint_info hws_endpoint_info;
+typedef struct hws_timing hws_timing;
 typedef struct hws_op_opts hws_op_opts;
 typedef struct hws_queue_opts hws_queue_opts;
 typedef struct hws_message_info hws_message_info;
 typedef struct hws_am_detail hws_am_detail;
 typedef struct hws_am_opts hws_am_opts;
 typedef struct hws_stats hws_stats;
+typedef struct hws_latency hws_latency;
+typedef struct hws_peek_info hws_peek_info;
 typedef struct hws_segment hws_segment;
 typedef struct hws_multi_detail hws_multi_detail;
 typedef struct hws_multi_opts hws_multi_opts;
@@ -104,6 +107,7 @@ struct hws_worker_opts {
     uint32_t multi_count_max;
     uint32_t credit_messages;
     uint64_t credit_bytes;
+    uint64_t flags;
 };
 struct hws_listener_opts {
     uint32_t struct_size;
@@ -149,6 +153,11 @@ struct hws_endpoint_info {
     char lanes[128];
     char reason_text[96];
 };
+struct hws_timing {
+    uint64_t posted_ns;
+    uint64_t started_ns;
+    uint64_t ended_ns;
+};
 struct hws_op_opts {
     uint32_t struct_size;
     uint32_t flags;
@@ -160,6 +169,7 @@ struct hws_op_opts {
     uint32_t memory_kind;
     uint32_t reserved;
     hws_event *result;
+    hws_timing *timing;
 };
 struct hws_queue_opts {
     uint32_t struct_size;
@@ -215,6 +225,38 @@ struct hws_stats {
     uint64_t am_dropped;
     uint64_t failures;
     uint64_t credit_waits;
+    uint64_t sent[8];
+    uint64_t bytes_sent[8];
+    uint64_t received[8];
+    uint64_t bytes_received[8];
+    uint64_t via_sent[8];
+    uint64_t via_bytes_sent[8];
+    uint64_t via_received[8];
+    uint64_t via_bytes_received[8];
+    uint64_t op_failures[128];
+    uint64_t endpoint_failures[128];
+};
+struct hws_latency {
+    uint32_t struct_size;
+    uint32_t kind;
+    uint64_t count;
+    uint64_t sum_ns;
+    uint64_t min_ns;
+    uint64_t max_ns;
+    uint64_t p50_ns;
+    uint64_t p90_ns;
+    uint64_t p99_ns;
+    uint64_t p999_ns;
+    uint64_t buckets[160];
+};
+struct hws_peek_info {
+    uint32_t struct_size;
+    uint32_t mode;
+    uint32_t latency;
+    uint32_t reserved;
+    hws_id worker;
+    uint64_t age_ns;
+    char name[64];
 };
 struct hws_segment {
     void *base;
@@ -299,6 +341,7 @@ const char *hws_error_name(int32_t code);
 const char *hws_error_category(int32_t code);
 int32_t hws_log_set(int32_t level, hws_log_fn fn, void *user);
 int32_t hws_library_open(const char *ucx, hws_library_info *out);
+int32_t hws_query_feature(uint32_t feature);
 int32_t hws_context_open(const hws_context_opts *opts, hws_id *out);
 int32_t hws_close(hws_id id);
 int32_t hws_close_wait(hws_id id, uint64_t timeout_ns);
@@ -340,6 +383,10 @@ int32_t hws_am_header_max(hws_id worker, uint64_t *out);
 int32_t hws_buffer_data(hws_id buffer, void **data, uint64_t *length);
 int32_t hws_describe(hws_id id, char *text, uint64_t size, uint64_t *needed);
 int32_t hws_stats_get(hws_id id, hws_stats *out);
+int32_t hws_stats_total(hws_stats *out);
+int32_t hws_latency_get(hws_id worker, uint32_t kind, hws_latency *out);
+int32_t hws_stats_peek(uint32_t pid, uint32_t index, hws_stats *stats, hws_peek_info *info);
+int32_t hws_latency_peek(uint32_t pid, uint32_t index, uint32_t kind, hws_latency *out);
 int32_t hws_multi_send(hws_id endpoint, uint64_t tag, const hws_segment *segments, uint64_t count, const hws_multi_opts *multi_opts, const hws_op_opts *opts, hws_id *op);
 int32_t hws_multi_recv(hws_id source, uint64_t tag, uint64_t mask, const hws_multi_recv_opts *recv_opts, const hws_op_opts *opts, hws_id *op);
 int32_t hws_multi_fetch(hws_id buffer, const hws_segment *segments, uint64_t count, const hws_op_opts *opts, hws_id *op);
@@ -419,6 +466,13 @@ M.constants = {
     LOG_INFO = 3,
     LOG_DEBUG = 4,
     LOG_TRACE = 5,
+    CAN_COPY_HEADER = 1,
+    CAN_IPV6 = 2,
+    CAN_EXPORTED_MEMORY = 3,
+    CAN_RKEY_COMPARE = 4,
+    CAN_FAILOVER = 5,
+    CAN_SGL_PUT = 6,
+    CAN_PSK = 7,
     FEATURE_TAG = 1,
     FEATURE_STREAM = 2,
     FEATURE_AM = 4,
@@ -431,6 +485,7 @@ M.constants = {
     PROGRESS_BLOCKING = 1,
     PROGRESS_THREAD = 2,
     PROGRESS_THREAD_POLLING = 3,
+    WORKER_LATENCY = 1,
     LISTENER_EXPLICIT = 1,
     LISTENER_RAW = 2,
     ENDPOINT_RAW = 1,
@@ -462,11 +517,25 @@ M.constants = {
     OP_RNDV = 32,
     OP_DETACHED = 64,
     OP_TAKE = 128,
+    OP_TIMED = 256,
     WAIT_ANY = 0,
     WAIT_ALL = 1,
     AM_ID_MAX = 1023,
     AM_DEFER = 1,
     AM_BUFFER = 2,
+    TRAFFIC_TAG = 0,
+    TRAFFIC_STREAM = 1,
+    TRAFFIC_AM = 2,
+    TRAFFIC_MULTI = 3,
+    TRAFFIC_PUT = 4,
+    TRAFFIC_GET = 5,
+    TRAFFIC_ATOMIC = 6,
+    VIA_OTHER = 0,
+    VIA_SHM = 1,
+    VIA_TCP = 2,
+    VIA_RDMA = 3,
+    VIA_SELF = 4,
+    LATENCY_BUCKETS = 160,
     MULTI_LIST = 1,
     MEM_NONBLOCK = 1,
     MEM_FIXED = 2,
@@ -547,17 +616,20 @@ M.layout = {
     hws_error = {size = 184, fields = {struct_size = 0, code = 4, ucx_status = 8, sys_errno = 12, id = 16, text = 24}},
     hws_library_info = {size = 792, fields = {struct_size = 0, version = 4, ucx_major = 8, ucx_minor = 12, ucx_release = 16, has_sodium = 20, ucx_path = 24, ucx_reason = 536}},
     hws_context_opts = {size = 64, fields = {struct_size = 0, flags = 4, features = 8, name = 16, ucx = 24, config = 32, psk = 40, psk_length = 48, isolated_max = 56, reserved = 60}},
-    hws_worker_opts = {size = 112, fields = {struct_size = 0, mode = 4, name = 8, spin_ns = 16, cpu_mask = 24, cpu_words = 32, spares = 36, thread_start = 40, thread_start_arg = 48, sink = 56, multi_bytes_max = 88, multi_count_max = 96, credit_messages = 100, credit_bytes = 104}},
+    hws_worker_opts = {size = 120, fields = {struct_size = 0, mode = 4, name = 8, spin_ns = 16, cpu_mask = 24, cpu_words = 32, spares = 36, thread_start = 40, thread_start_arg = 48, sink = 56, multi_bytes_max = 88, multi_count_max = 96, credit_messages = 100, credit_bytes = 104, flags = 112}},
     hws_listener_opts = {size = 88, fields = {struct_size = 0, flags = 4, hello_timeout_ns = 8, sink = 16, endpoint_sink = 48, close_timeout_ns = 80}},
     hws_listener_info = {size = 120, fields = {struct_size = 0, port = 4, address = 8, requests = 72, accepted = 80, rejected = 88, redirected = 96, strangers = 104, bad_auth = 112}},
     hws_endpoint_opts = {size = 56, fields = {struct_size = 0, flags = 4, close_timeout_ns = 8, sink = 16, local_address = 48}},
     hws_endpoint_info = {size = 424, fields = {struct_size = 0, state = 4, isolated = 8, reason = 12, transports = 16, status = 20, peer_pid = 24, peer_host = 32, sent = 40, received = 48, bytes_sent = 56, bytes_received = 64, local_address = 72, peer_address = 136, lanes = 200, reason_text = 328}},
-    hws_op_opts = {size = 64, fields = {struct_size = 0, flags = 4, callback = 8, callback_arg = 16, queue = 24, user = 32, timeout_ns = 40, memory_kind = 48, reserved = 52, result = 56}},
+    hws_timing = {size = 24, fields = {posted_ns = 0, started_ns = 8, ended_ns = 16}},
+    hws_op_opts = {size = 72, fields = {struct_size = 0, flags = 4, callback = 8, callback_arg = 16, queue = 24, user = 32, timeout_ns = 40, memory_kind = 48, reserved = 52, result = 56, timing = 64}},
     hws_queue_opts = {size = 8, fields = {struct_size = 0, capacity = 4}},
     hws_message_info = {size = 32, fields = {struct_size = 0, flags = 4, endpoint = 8, length = 16, tag = 24}},
     hws_am_detail = {size = 48, fields = {header = 0, header_length = 8, data = 16, data_length = 24, buffer = 32, endpoint = 40}},
     hws_am_opts = {size = 72, fields = {struct_size = 0, flags = 4, sink = 8, alloc = 40, free = 48, alloc_arg = 56, memory_kind = 64, reserved = 68}},
-    hws_stats = {size = 184, fields = {struct_size = 0, reserved = 4, endpoints = 8, isolated = 16, spares = 24, isolated_cap = 32, isolated_total = 40, fallbacks = 48, redials = 56, lane_violations = 64, ops_inline = 72, ops_posted = 80, ops_submitted = 88, ops_pending = 96, events = 104, queue_overflows = 112, wakeups = 120, safety_wakeups = 128, signals = 136, unexpected = 144, unexpected_bytes = 152, am_dropped = 160, failures = 168, credit_waits = 176}},
+    hws_stats = {size = 2744, fields = {struct_size = 0, reserved = 4, endpoints = 8, isolated = 16, spares = 24, isolated_cap = 32, isolated_total = 40, fallbacks = 48, redials = 56, lane_violations = 64, ops_inline = 72, ops_posted = 80, ops_submitted = 88, ops_pending = 96, events = 104, queue_overflows = 112, wakeups = 120, safety_wakeups = 128, signals = 136, unexpected = 144, unexpected_bytes = 152, am_dropped = 160, failures = 168, credit_waits = 176, sent = 184, bytes_sent = 248, received = 312, bytes_received = 376, via_sent = 440, via_bytes_sent = 504, via_received = 568, via_bytes_received = 632, op_failures = 696, endpoint_failures = 1720}},
+    hws_latency = {size = 1352, fields = {struct_size = 0, kind = 4, count = 8, sum_ns = 16, min_ns = 24, max_ns = 32, p50_ns = 40, p90_ns = 48, p99_ns = 56, p999_ns = 64, buckets = 72}},
+    hws_peek_info = {size = 96, fields = {struct_size = 0, mode = 4, latency = 8, reserved = 12, worker = 16, age_ns = 24, name = 32}},
     hws_segment = {size = 24, fields = {base = 0, length = 8, memory_kind = 16, reserved = 20}},
     hws_multi_detail = {size = 40, fields = {segments = 0, count = 8, total = 16, buffer = 24, endpoint = 32}},
     hws_multi_opts = {size = 16, fields = {struct_size = 0, flags = 4, coalesce = 8}},
@@ -579,6 +651,7 @@ M.functions = {
     "hws_error_category",
     "hws_log_set",
     "hws_library_open",
+    "hws_query_feature",
     "hws_context_open",
     "hws_close",
     "hws_close_wait",
@@ -620,6 +693,10 @@ M.functions = {
     "hws_buffer_data",
     "hws_describe",
     "hws_stats_get",
+    "hws_stats_total",
+    "hws_latency_get",
+    "hws_stats_peek",
+    "hws_latency_peek",
     "hws_multi_send",
     "hws_multi_recv",
     "hws_multi_fetch",

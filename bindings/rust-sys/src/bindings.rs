@@ -121,6 +121,20 @@ pub const HWS_LOG_WARN: u32 = 2;
 pub const HWS_LOG_INFO: u32 = 3;
 pub const HWS_LOG_DEBUG: u32 = 4;
 pub const HWS_LOG_TRACE: u32 = 5;
+/// UCX 1.14: UCX copies the header of an active message
+pub const HWS_CAN_COPY_HEADER: u32 = 1;
+/// UCX 1.14: connections by IPv6, see hws_listen()
+pub const HWS_CAN_IPV6: u32 = 2;
+/// UCX 1.14: memory handles for other processes (memh export)
+pub const HWS_CAN_EXPORTED_MEMORY: u32 = 3;
+/// UCX 1.16: hws_rkey_compare() of raw keys
+pub const HWS_CAN_RKEY_COMPARE: u32 = 4;
+/// UCX 1.21: the error mode that goes on over other lanes
+pub const HWS_CAN_FAILOVER: u32 = 5;
+/// UCX 1.22: a list of remote addresses in one put
+pub const HWS_CAN_SGL_PUT: u32 = 6;
+/// this build: pre-shared keys
+pub const HWS_CAN_PSK: u32 = 7;
 pub const HWS_FEATURE_TAG: u32 = 1;
 pub const HWS_FEATURE_STREAM: u32 = 2;
 pub const HWS_FEATURE_AM: u32 = 4;
@@ -140,6 +154,8 @@ pub const HWS_PROGRESS_BLOCKING: u32 = 1;
 pub const HWS_PROGRESS_THREAD: u32 = 2;
 /// a thread of the library, which never sleeps
 pub const HWS_PROGRESS_THREAD_POLLING: u32 = 3;
+/// keep histograms, see hws_latency_get(); nothing completes inline
+pub const HWS_WORKER_LATENCY: u32 = 1;
 /// each peer is a REQUEST: answer by hws_accept() or hws_reject()
 pub const HWS_LISTENER_EXPLICIT: u32 = 1;
 /// plain UCX programs may connect too: no hello, no key
@@ -191,6 +207,8 @@ pub const HWS_OP_RNDV: u32 = 32;
 pub const HWS_OP_DETACHED: u32 = 64;
 /// tag receive: take the message instead of its data, see there
 pub const HWS_OP_TAKE: u32 = 128;
+/// fill `timing`; never completes inline
+pub const HWS_OP_TIMED: u32 = 256;
 pub const HWS_WAIT_ANY: u32 = 0;
 pub const HWS_WAIT_ALL: u32 = 1;
 /// Ids are 0 to HWS_AM_ID_MAX; on a raw endpoint the number is UCX's own.
@@ -199,6 +217,21 @@ pub const HWS_AM_ID_MAX: i32 = 1023;
 pub const HWS_AM_DEFER: u32 = 1;
 /// callbacks too get a buffer to keep; queues always do
 pub const HWS_AM_BUFFER: u32 = 2;
+pub const HWS_TRAFFIC_TAG: u32 = 0;
+pub const HWS_TRAFFIC_STREAM: u32 = 1;
+pub const HWS_TRAFFIC_AM: u32 = 2;
+pub const HWS_TRAFFIC_MULTI: u32 = 3;
+pub const HWS_TRAFFIC_PUT: u32 = 4;
+pub const HWS_TRAFFIC_GET: u32 = 5;
+pub const HWS_TRAFFIC_ATOMIC: u32 = 6;
+/// not connected yet, or unknown
+pub const HWS_VIA_OTHER: u32 = 0;
+pub const HWS_VIA_SHM: u32 = 1;
+pub const HWS_VIA_TCP: u32 = 2;
+pub const HWS_VIA_RDMA: u32 = 3;
+pub const HWS_VIA_SELF: u32 = 4;
+/// Buckets of a histogram: see hws_latency.
+pub const HWS_LATENCY_BUCKETS: i32 = 160;
 /// end with the list, the data is fetched by hws_multi_fetch()
 pub const HWS_MULTI_LIST: u32 = 1;
 /// map pages when they are first used: faster now, slower then
@@ -421,6 +454,8 @@ pub struct hws_worker_opts {
     pub credit_messages: u32,
     /// of these; 0: 64 MiB, at most 2^42 - 1024
     pub credit_bytes: u64,
+    /// HWS_WORKER_*
+    pub flags: u64,
 }
 
 impl Default for hws_worker_opts {
@@ -428,7 +463,7 @@ impl Default for hws_worker_opts {
     fn default() -> Self {
         // SAFETY: numbers, pointers and optional functions: all of them may be zero.
         let mut value: Self = unsafe { core::mem::zeroed() };
-        value.struct_size = 112;
+        value.struct_size = 120;
         value
     }
 }
@@ -553,6 +588,26 @@ impl Default for hws_endpoint_info {
     }
 }
 
+/// When an operation passed which point, in nanoseconds of the monotonic clock. Filled before the final event.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct hws_timing {
+    /// the call
+    pub posted_ns: u64,
+    /// its turn on the thread that makes progress; at once if that was free
+    pub started_ns: u64,
+    /// its end was known; a callback or a queue tells of it next
+    pub ended_ns: u64,
+}
+
+impl Default for hws_timing {
+    /// All zero.
+    fn default() -> Self {
+        // SAFETY: numbers, pointers and optional functions: all of them may be zero.
+        unsafe { core::mem::zeroed() }
+    }
+}
+
 /// How an operation is to be done and told of. All functions that post one take it, nullable.
 ///
 /// The final event goes to `callback`, else to `queue`; with neither, the result waits in the operation for hws_wait() or hws_close() (or is dropped with HWS_OP_DETACHED). The buffer belongs to the library until the final event, whatever happens, deadline and cancel included. An array of hws_iov is copied if it has at most 16 entries and must live as the data otherwise. A header is copied.
@@ -572,6 +627,8 @@ pub struct hws_op_opts {
     pub reserved: u32,
     /// filled when HWS_DONE is returned; nullable
     pub result: *mut hws_event,
+    /// with HWS_OP_TIMED, the library's until the final event; else null
+    pub timing: *mut hws_timing,
 }
 
 impl Default for hws_op_opts {
@@ -579,7 +636,7 @@ impl Default for hws_op_opts {
     fn default() -> Self {
         // SAFETY: numbers, pointers and optional functions: all of them may be zero.
         let mut value: Self = unsafe { core::mem::zeroed() };
-        value.struct_size = 64;
+        value.struct_size = 72;
         value
     }
 }
@@ -676,6 +733,7 @@ impl Default for hws_am_opts {
     }
 }
 
+/// Counters. Those of an endpoint are `sent` to `via_bytes_received` and `ops_pending`, the others are 0 then. What is called "now" is a level, everything else grows.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct hws_stats {
@@ -725,6 +783,22 @@ pub struct hws_stats {
     pub failures: u64,
     /// sends that waited for credit of their peer
     pub credit_waits: u64,
+    /// by HWS_TRAFFIC_*: messages; puts, gets and atomics of this side
+    pub sent: [u64; 8],
+    /// a get's are those that it read; atomics have none
+    pub bytes_sent: [u64; 8],
+    /// messages; puts, gets and atomics of peers that were served here (in shared memory nobody serves them)
+    pub received: [u64; 8],
+    pub bytes_received: [u64; 8],
+    /// the sums of the above by HWS_VIA_*
+    pub via_sent: [u64; 8],
+    pub via_bytes_sent: [u64; 8],
+    pub via_received: [u64; 8],
+    pub via_bytes_received: [u64; 8],
+    /// operations that ended with the code -index
+    pub op_failures: [u64; 128],
+    /// endpoints that failed with the code -index
+    pub endpoint_failures: [u64; 128],
 }
 
 impl Default for hws_stats {
@@ -732,7 +806,68 @@ impl Default for hws_stats {
     fn default() -> Self {
         // SAFETY: numbers, pointers and optional functions: all of them may be zero.
         let mut value: Self = unsafe { core::mem::zeroed() };
-        value.struct_size = 184;
+        value.struct_size = 2744;
+        value
+    }
+}
+
+/// How long operations of one kind took, from the call that posted them to their end.
+///
+/// Bucket i counts what took less than its upper bound and was not counted before: the bounds are 1, 2, 3, 4 ns, then four to each power of two (5, 6, 7, 8, 10, 12, 14, 16, 20, ...); the last bucket has no bound.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct hws_latency {
+    /// in
+    pub struct_size: u32,
+    /// HWS_EVENT_* below 32
+    pub kind: u32,
+    pub count: u64,
+    pub sum_ns: u64,
+    pub min_ns: u64,
+    pub max_ns: u64,
+    /// upper bound of the bucket that holds the median, not above max_ns
+    pub p50_ns: u64,
+    pub p90_ns: u64,
+    pub p99_ns: u64,
+    pub p999_ns: u64,
+    /// operations
+    pub buckets: [u64; 160],
+}
+
+impl Default for hws_latency {
+    /// All zero, with its size set.
+    fn default() -> Self {
+        // SAFETY: numbers, pointers and optional functions: all of them may be zero.
+        let mut value: Self = unsafe { core::mem::zeroed() };
+        value.struct_size = 1352;
+        value
+    }
+}
+
+/// A worker of another process.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct hws_peek_info {
+    /// in
+    pub struct_size: u32,
+    /// HWS_PROGRESS_*
+    pub mode: u32,
+    /// 1: it has histograms
+    pub latency: u32,
+    pub reserved: u32,
+    /// its id there
+    pub worker: hws_id,
+    /// how old the counters are
+    pub age_ns: u64,
+    pub name: [c_char; 64],
+}
+
+impl Default for hws_peek_info {
+    /// All zero, with its size set.
+    fn default() -> Self {
+        // SAFETY: numbers, pointers and optional functions: all of them may be zero.
+        let mut value: Self = unsafe { core::mem::zeroed() };
+        value.struct_size = 96;
         value
     }
 }
@@ -1028,7 +1163,7 @@ const _: () = assert!(offset_of!(hws_context_opts, psk) == 40);
 const _: () = assert!(offset_of!(hws_context_opts, psk_length) == 48);
 const _: () = assert!(offset_of!(hws_context_opts, isolated_max) == 56);
 const _: () = assert!(offset_of!(hws_context_opts, reserved) == 60);
-const _: () = assert!(size_of::<hws_worker_opts>() == 112);
+const _: () = assert!(size_of::<hws_worker_opts>() == 120);
 const _: () = assert!(align_of::<hws_worker_opts>() == 8);
 const _: () = assert!(offset_of!(hws_worker_opts, struct_size) == 0);
 const _: () = assert!(offset_of!(hws_worker_opts, mode) == 4);
@@ -1044,6 +1179,7 @@ const _: () = assert!(offset_of!(hws_worker_opts, multi_bytes_max) == 88);
 const _: () = assert!(offset_of!(hws_worker_opts, multi_count_max) == 96);
 const _: () = assert!(offset_of!(hws_worker_opts, credit_messages) == 100);
 const _: () = assert!(offset_of!(hws_worker_opts, credit_bytes) == 104);
+const _: () = assert!(offset_of!(hws_worker_opts, flags) == 112);
 const _: () = assert!(size_of::<hws_listener_opts>() == 88);
 const _: () = assert!(align_of::<hws_listener_opts>() == 8);
 const _: () = assert!(offset_of!(hws_listener_opts, struct_size) == 0);
@@ -1088,7 +1224,12 @@ const _: () = assert!(offset_of!(hws_endpoint_info, local_address) == 72);
 const _: () = assert!(offset_of!(hws_endpoint_info, peer_address) == 136);
 const _: () = assert!(offset_of!(hws_endpoint_info, lanes) == 200);
 const _: () = assert!(offset_of!(hws_endpoint_info, reason_text) == 328);
-const _: () = assert!(size_of::<hws_op_opts>() == 64);
+const _: () = assert!(size_of::<hws_timing>() == 24);
+const _: () = assert!(align_of::<hws_timing>() == 8);
+const _: () = assert!(offset_of!(hws_timing, posted_ns) == 0);
+const _: () = assert!(offset_of!(hws_timing, started_ns) == 8);
+const _: () = assert!(offset_of!(hws_timing, ended_ns) == 16);
+const _: () = assert!(size_of::<hws_op_opts>() == 72);
 const _: () = assert!(align_of::<hws_op_opts>() == 8);
 const _: () = assert!(offset_of!(hws_op_opts, struct_size) == 0);
 const _: () = assert!(offset_of!(hws_op_opts, flags) == 4);
@@ -1100,6 +1241,7 @@ const _: () = assert!(offset_of!(hws_op_opts, timeout_ns) == 40);
 const _: () = assert!(offset_of!(hws_op_opts, memory_kind) == 48);
 const _: () = assert!(offset_of!(hws_op_opts, reserved) == 52);
 const _: () = assert!(offset_of!(hws_op_opts, result) == 56);
+const _: () = assert!(offset_of!(hws_op_opts, timing) == 64);
 const _: () = assert!(size_of::<hws_queue_opts>() == 8);
 const _: () = assert!(align_of::<hws_queue_opts>() == 4);
 const _: () = assert!(offset_of!(hws_queue_opts, struct_size) == 0);
@@ -1129,7 +1271,7 @@ const _: () = assert!(offset_of!(hws_am_opts, free) == 48);
 const _: () = assert!(offset_of!(hws_am_opts, alloc_arg) == 56);
 const _: () = assert!(offset_of!(hws_am_opts, memory_kind) == 64);
 const _: () = assert!(offset_of!(hws_am_opts, reserved) == 68);
-const _: () = assert!(size_of::<hws_stats>() == 184);
+const _: () = assert!(size_of::<hws_stats>() == 2744);
 const _: () = assert!(align_of::<hws_stats>() == 8);
 const _: () = assert!(offset_of!(hws_stats, struct_size) == 0);
 const _: () = assert!(offset_of!(hws_stats, reserved) == 4);
@@ -1155,6 +1297,38 @@ const _: () = assert!(offset_of!(hws_stats, unexpected_bytes) == 152);
 const _: () = assert!(offset_of!(hws_stats, am_dropped) == 160);
 const _: () = assert!(offset_of!(hws_stats, failures) == 168);
 const _: () = assert!(offset_of!(hws_stats, credit_waits) == 176);
+const _: () = assert!(offset_of!(hws_stats, sent) == 184);
+const _: () = assert!(offset_of!(hws_stats, bytes_sent) == 248);
+const _: () = assert!(offset_of!(hws_stats, received) == 312);
+const _: () = assert!(offset_of!(hws_stats, bytes_received) == 376);
+const _: () = assert!(offset_of!(hws_stats, via_sent) == 440);
+const _: () = assert!(offset_of!(hws_stats, via_bytes_sent) == 504);
+const _: () = assert!(offset_of!(hws_stats, via_received) == 568);
+const _: () = assert!(offset_of!(hws_stats, via_bytes_received) == 632);
+const _: () = assert!(offset_of!(hws_stats, op_failures) == 696);
+const _: () = assert!(offset_of!(hws_stats, endpoint_failures) == 1720);
+const _: () = assert!(size_of::<hws_latency>() == 1352);
+const _: () = assert!(align_of::<hws_latency>() == 8);
+const _: () = assert!(offset_of!(hws_latency, struct_size) == 0);
+const _: () = assert!(offset_of!(hws_latency, kind) == 4);
+const _: () = assert!(offset_of!(hws_latency, count) == 8);
+const _: () = assert!(offset_of!(hws_latency, sum_ns) == 16);
+const _: () = assert!(offset_of!(hws_latency, min_ns) == 24);
+const _: () = assert!(offset_of!(hws_latency, max_ns) == 32);
+const _: () = assert!(offset_of!(hws_latency, p50_ns) == 40);
+const _: () = assert!(offset_of!(hws_latency, p90_ns) == 48);
+const _: () = assert!(offset_of!(hws_latency, p99_ns) == 56);
+const _: () = assert!(offset_of!(hws_latency, p999_ns) == 64);
+const _: () = assert!(offset_of!(hws_latency, buckets) == 72);
+const _: () = assert!(size_of::<hws_peek_info>() == 96);
+const _: () = assert!(align_of::<hws_peek_info>() == 8);
+const _: () = assert!(offset_of!(hws_peek_info, struct_size) == 0);
+const _: () = assert!(offset_of!(hws_peek_info, mode) == 4);
+const _: () = assert!(offset_of!(hws_peek_info, latency) == 8);
+const _: () = assert!(offset_of!(hws_peek_info, reserved) == 12);
+const _: () = assert!(offset_of!(hws_peek_info, worker) == 16);
+const _: () = assert!(offset_of!(hws_peek_info, age_ns) == 24);
+const _: () = assert!(offset_of!(hws_peek_info, name) == 32);
 const _: () = assert!(size_of::<hws_segment>() == 24);
 const _: () = assert!(align_of::<hws_segment>() == 8);
 const _: () = assert!(offset_of!(hws_segment, base) == 0);
@@ -1271,6 +1445,11 @@ unsafe extern "C" {
     ///
     /// Threads: any. Blocks: while the libraries are loaded. Owns: nothing. Returns: 0, HWS_E_NO_UCX, HWS_E_UCX_CONFLICT, HWS_E_UCX_VERSION.
     pub fn hws_library_open(ucx: *const c_char, out: *mut hws_library_info) -> i32;
+
+    /// Whether the loaded UCX, or this build of the library, can do something that not all can. It tells what UCX offers; Hawser itself has no call yet that uses EXPORTED_MEMORY, FAILOVER or SGL_PUT.
+    ///
+    /// Threads: any. Blocks: while the libraries are loaded, the first time. Owns: nothing. Returns: 0: yes; HWS_E_UNSUPPORTED: no (the text names the version that can), HWS_E_INVALID (no such feature), or as hws_library_open().
+    pub fn hws_query_feature(feature: u32) -> i32;
 
     /// Open a context: one UCX instance with its configuration.
     ///
@@ -1474,10 +1653,32 @@ unsafe extern "C" {
     /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: fills the caller's memory. Returns: 0, HWS_E_TOO_BIG if it was cut.
     pub fn hws_describe(id: hws_id, text: *mut c_char, size: u64, needed: *mut u64) -> i32;
 
-    /// The counters of a context (all its workers) or of one worker.
+    /// The counters of a context (all its workers), of a worker or of an endpoint. What was closed stays counted in what it belonged to.
     ///
-    /// Threads: any. Blocks: no. Owns: nothing. Returns: 0, or the id's error.
+    /// `sent` to `via_bytes_received` are up to 0.1 s old while another thread makes progress on the worker; everything else is of now.
+    ///
+    /// Threads: any. Blocks: for an endpoint: for microseconds while another thread progresses the worker. Owns: nothing. Returns: 0, or the id's error.
     pub fn hws_stats_get(id: hws_id, out: *mut hws_stats) -> i32;
+
+    /// The counters of the process: all contexts that are or were.
+    ///
+    /// Threads: any. Blocks: no. Owns: nothing. Returns: 0.
+    pub fn hws_stats_total(out: *mut hws_stats) -> i32;
+
+    /// The histogram of a worker with HWS_WORKER_LATENCY.
+    ///
+    /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: nothing. Returns: 0, HWS_E_INVALID (no such kind), HWS_E_UNSUPPORTED (without HWS_WORKER_LATENCY).
+    pub fn hws_latency_get(worker: hws_id, kind: u32, out: *mut hws_latency) -> i32;
+
+    /// The counters of a worker of another process of this user, from a page of memory that every worker keeps (what `hawser stats PID` prints). Reading it costs that process nothing. The page is brought up to date every 0.1 s while the worker is busy, every second while somebody sleeps in it, and not while nobody makes progress on it.
+    ///
+    /// Threads: any. Blocks: while /proc is read. Owns: nothing. Returns: 0, HWS_E_NOT_FOUND (no such process, or no such worker in it), HWS_E_SYSTEM (not allowed), HWS_E_PEER_VERSION (it runs another version of the library).
+    pub fn hws_stats_peek(pid: u32, index: u32, stats: *mut hws_stats, info: *mut hws_peek_info) -> i32;
+
+    /// A histogram of a worker of another process, as hws_stats_peek().
+    ///
+    /// Threads: any. Blocks: while /proc is read. Owns: nothing. Returns: as hws_stats_peek(), and HWS_E_UNSUPPORTED (that worker has no histograms).
+    pub fn hws_latency_peek(pid: u32, index: u32, kind: u32, out: *mut hws_latency) -> i32;
 
     /// Send segments as one message. Complete means that all of them can be used again.
     ///

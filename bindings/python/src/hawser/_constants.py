@@ -14,6 +14,7 @@ FOREVER = 18446744073709551615
 OK = 0
 DONE = 1
 AM_ID_MAX = 1023
+LATENCY_BUCKETS = 160
 ATOMIC_FETCH = 256
 ADDRESS_UNSAFE_SHARED_MEMORY = 4
 
@@ -88,6 +89,18 @@ class Log(IntEnum):
     TRACE = 5
 
 
+class Can(IntEnum):
+    """What the loaded UCX or this build can do: hws_query_feature()."""
+
+    COPY_HEADER = 1  # UCX 1.14: UCX copies the header of an active message
+    IPV6 = 2  # UCX 1.14: connections by IPv6, see hws_listen()
+    EXPORTED_MEMORY = 3  # UCX 1.14: memory handles for other processes (memh export)
+    RKEY_COMPARE = 4  # UCX 1.16: hws_rkey_compare() of raw keys
+    FAILOVER = 5  # UCX 1.21: the error mode that goes on over other lanes
+    SGL_PUT = 6  # UCX 1.22: a list of remote addresses in one put
+    PSK = 7  # this build: pre-shared keys
+
+
 class Feature(IntFlag):
     """What a context must be able to do (bits); 0 means TAG, STREAM and AM."""
 
@@ -116,6 +129,12 @@ class Progress(IntEnum):
     BLOCKING = 1  # nothing; hws_worker_fd() tells a poller when there is work
     THREAD = 2  # a thread of the library, which sleeps when idle
     THREAD_POLLING = 3  # a thread of the library, which never sleeps
+
+
+class WorkerFlag(IntFlag):
+    """hws_worker_opts.flags"""
+
+    LATENCY = 1  # keep histograms, see hws_latency_get(); nothing completes inline
 
 
 class ListenerFlag(IntFlag):
@@ -177,6 +196,7 @@ class OpFlag(IntFlag):
     RNDV = 32  # active message: force rendezvous
     DETACHED = 64  # no callback, no queue, nobody waits: the result is dropped
     TAKE = 128  # tag receive: take the message instead of its data, see there
+    TIMED = 256  # fill `timing`; never completes inline
 
 
 class Wait(IntEnum):
@@ -191,6 +211,28 @@ class AmFlag(IntFlag):
 
     DEFER = 1  # large messages are told of before they are fetched (HWS_EVENT_FLAG_RNDV)
     BUFFER = 2  # callbacks too get a buffer to keep; queues always do
+
+
+class TrafficSent(IntEnum):
+    """What passed through: indexes of hws_stats.sent and its like."""
+
+    TAG = 0
+    STREAM = 1
+    AM = 2
+    MULTI = 3
+    PUT = 4
+    GET = 5
+    ATOMIC = 6
+
+
+class ViaViaSent(IntEnum):
+    """The way an endpoint goes: indexes of hws_stats.via_sent and its like."""
+
+    OTHER = 0  # not connected yet, or unknown
+    SHM = 1
+    TCP = 2
+    RDMA = 3
+    SELF = 4
 
 
 class MultiFlag(IntFlag):
@@ -254,6 +296,7 @@ __all__ = [
     "DONE",
     "FOREVER",
     "HEADER_VERSION",
+    "LATENCY_BUCKETS",
     "OK",
     "VERSION_MAJOR",
     "VERSION_MINOR",
@@ -261,6 +304,7 @@ __all__ = [
     "Address",
     "AmFlag",
     "Atomic",
+    "Can",
     "ContextFlag",
     "EndpointFlag",
     "EventFlag",
@@ -279,6 +323,9 @@ __all__ = [
     "Reason",
     "RkeyFlag",
     "State",
+    "TrafficSent",
     "Transport",
+    "ViaViaSent",
     "Wait",
+    "WorkerFlag",
 ]

@@ -106,6 +106,13 @@ LOG_WARN: int
 LOG_INFO: int
 LOG_DEBUG: int
 LOG_TRACE: int
+CAN_COPY_HEADER: int
+CAN_IPV6: int
+CAN_EXPORTED_MEMORY: int
+CAN_RKEY_COMPARE: int
+CAN_FAILOVER: int
+CAN_SGL_PUT: int
+CAN_PSK: int
 FEATURE_TAG: int
 FEATURE_STREAM: int
 FEATURE_AM: int
@@ -118,6 +125,7 @@ PROGRESS_MANUAL: int
 PROGRESS_BLOCKING: int
 PROGRESS_THREAD: int
 PROGRESS_THREAD_POLLING: int
+WORKER_LATENCY: int
 LISTENER_EXPLICIT: int
 LISTENER_RAW: int
 ENDPOINT_RAW: int
@@ -149,11 +157,25 @@ OP_EAGER: int
 OP_RNDV: int
 OP_DETACHED: int
 OP_TAKE: int
+OP_TIMED: int
 WAIT_ANY: int
 WAIT_ALL: int
 AM_ID_MAX: int
 AM_DEFER: int
 AM_BUFFER: int
+TRAFFIC_TAG: int
+TRAFFIC_STREAM: int
+TRAFFIC_AM: int
+TRAFFIC_MULTI: int
+TRAFFIC_PUT: int
+TRAFFIC_GET: int
+TRAFFIC_ATOMIC: int
+VIA_OTHER: int
+VIA_SHM: int
+VIA_TCP: int
+VIA_RDMA: int
+VIA_SELF: int
+LATENCY_BUCKETS: int
 MULTI_LIST: int
 MEM_NONBLOCK: int
 MEM_FIXED: int
@@ -189,6 +211,8 @@ def error_category(code: int) -> str:
     """The category of a code: "usage", "state", "peer", "resource", "operation" or "system"."""
 def library_open(ucx: str | None) -> Record:
     """Load UCX, if that has not happened, and describe it."""
+def query_feature(feature: int) -> None:
+    """Whether the loaded UCX, or this build of the library, can do something that not all can."""
 def context_open(opts: Options = None) -> int:
     """Open a context: one UCX instance with its configuration."""
 def close(id: int) -> None:
@@ -287,7 +311,18 @@ def buffer_data(buffer: int) -> bytes:
 def describe(id: int) -> str:
     """A description for people of UCX's view of a context, worker or endpoint."""
 def stats_get(id: int) -> Record:
-    """The counters of a context (all its workers) or of one worker."""
+    """The counters of a context (all its workers), of a worker or of an endpoint."""
+def stats_total() -> Record:
+    """The counters of the process: all contexts that are or were."""
+def latency_get(worker: int, kind: int) -> Record:
+    """The histogram of a worker with HWS_WORKER_LATENCY."""
+def stats_peek(pid: int, index: int) -> tuple[Record, Record]:
+    """
+    The counters of a worker of another process of this user, from a page of memory that every worker keeps
+    (what `hawser stats PID` prints).
+    """
+def latency_peek(pid: int, index: int, kind: int) -> tuple[int, Record]:
+    """A histogram of a worker of another process, as hws_stats_peek()."""
 def multi_send(
     endpoint: int, tag: int, segments: Sequence[Buffer], multi_opts: Options = None, opts: Options = None,
 ) -> tuple[int, int | Record]:
