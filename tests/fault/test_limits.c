@@ -48,6 +48,8 @@ static int is_want(int32_t code)
     case HWS_E_REJECTED:
     case HWS_E_ISOLATED_CAP:
     case HWS_E_CONNECTION_RESET:
+    case HWS_E_REFUSED:
+    case HWS_E_PEER_VERSION: /* what a second rejection most often means; no reason comes with it */
     case HWS_E_TIMED_OUT:
         return 1;
     default:
