@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .emitters import BUILTIN
+from .files import published
 from .model import Abi, load
 from .report import Refused, say
 
@@ -39,7 +40,7 @@ def main(argv: list[str]) -> int:
         prog="hawser-bindgen", description="Make a binding's files from the description of Hawser's ABI."
     )
     parser.add_argument("emitter", nargs="*", help="a built-in emitter, or a Python file with emit(abi)")
-    parser.add_argument("--abi", type=Path, default=Path(__file__).resolve().parents[1] / "abi.json", help="abi.json")
+    parser.add_argument("--abi", type=Path, default=published("abi.json"), help="abi.json")
     parser.add_argument("--out", type=Path, default=Path("."), help="where the files are written (default: here)")
     parser.add_argument("--list", action="store_true", help="print the built-in emitters")
     args = parser.parse_args(argv)
@@ -71,3 +72,8 @@ def write(out: Path, files: dict[str, str]) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
         say(f"wrote {target}")
+
+
+def program() -> None:
+    """The entry point of the installed command."""
+    sys.exit(main(sys.argv[1:]))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import jsonschema
 
+from .files import published
 from .report import Problem, Refused
 
-SCHEMA = Path(__file__).resolve().parents[1] / "abi.schema.json"
+SCHEMA = published("abi.schema.json")
 
 
 def validate(text: str, path: str) -> None:

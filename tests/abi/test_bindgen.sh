@@ -37,6 +37,16 @@ said 'not a Python file' --out "$work" "$source/include/hawser.h"
 said 'gave no dict' --out "$work" "$work/number.py"
 said 'Not a directory' --out "$work/list" rust-extern
 
+# The command as a third party has it: installed, away from the source tree.
+cp -r "$source/abi" "$work/abi"
+"$source/.venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps \
+    --target "$work/installed" "$work/abi"
+rm -r "$work/abi"
+export PYTHONPATH=$work/installed
+command=$work/installed/bin/hawser-bindgen
+(cd "$work" && "$command" --out "$work/alike" rust-extern man-pages)
+diff -r "$work/alike/docs/man" "$source/docs/man" || { echo "FAIL: the installed command writes something else"; exit 1; }
+
 mkdir "$work/hawser"
 "$command" --out "$work/hawser" "$source/examples/bindgen/go/emit_go.py"
 go=$(command -v go || echo /usr/local/go/bin/go)
