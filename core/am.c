@@ -6,6 +6,7 @@
 #include "post.h"
 #include "progress.h"
 #include "queue.h"
+#include "quick.h"
 #include "raw.h"
 #include "tag.h"
 #include "ucx_loader.h"
@@ -182,6 +183,20 @@ ucs_status_t hws__am_cb(void *arg, const void *header, size_t header_length, voi
                            data, length, param->recv_attr);
 }
 
+ucs_status_t hws__am_direct_cb(void *arg, const void *header, size_t header_length, void *data,
+                               size_t length, const ucp_am_recv_param_t *param)
+{
+    const struct hws__am_direct *d = arg;
+
+    (void)header;
+    if (header_length != 0) {
+        HWS__COUNT(d->u->worker, am_dropped, 1);
+        return UCS_OK;
+    }
+    return hws__am_arrived(d->u, hws__am_sender(d->u, param), d->am_id, NULL, 0, data, length,
+                           param->recv_attr);
+}
+
 /* Memory for the data: the user's hook, or ours. */
 static bool allocate(struct hws__message *m, const struct hws__am_handler *h)
 {
@@ -338,6 +353,7 @@ static int32_t am_send_run(struct hws__post *p)
     uint64_t bytes = hws__bytes(p->buffer, p->length, p->opts->flags);
     struct hws__endpoint *ep = p->ep;
     ucp_request_param_t param;
+    bool direct = !ep->raw && p->mask == 0 && p->am_id < HWS__AM_DIRECTS;
     struct hws__op *op;
     char *header = NULL;
     int32_t r;
@@ -360,7 +376,7 @@ static int32_t am_send_run(struct hws__post *p)
     if (p->op == NULL) {
         op->extra = NULL;
     }
-    if ((r = build_header(p, op, &header)) < 0) {
+    if (!direct && (r = build_header(p, op, &header)) < 0) {
         return r;
     }
     hws__op_param(p, op, &param);
@@ -372,13 +388,17 @@ static int32_t am_send_run(struct hws__post *p)
     }
     {
         void *extra = op->extra;
-        bool raw = ep->raw;
+        void *buffer = hws__op_buffer(p, op);
 
-        r = hws__op_posted(p, op, ep->uworker,
-                           hws__ucx.ucp_am_send_nbx(ep->ucx, raw ? p->am_id : HWS__AM_USER,
-                                                    raw ? header + HWS__AM_PREFIX : header,
-                                                    p->mask + (raw ? 0 : HWS__AM_PREFIX),
-                                                    hws__op_buffer(p, op), p->length, &param));
+        r = hws__op_posted(
+            p, op, ep->uworker,
+            direct ? hws__ucx.ucp_am_send_nbx(ep->ucx, HWS__AM_DIRECT + p->am_id, NULL, 0, buffer,
+                                              p->length, &param)
+            : ep->raw
+                ? hws__ucx.ucp_am_send_nbx(ep->ucx, p->am_id, header + HWS__AM_PREFIX, p->mask,
+                                           buffer, p->length, &param)
+                : hws__ucx.ucp_am_send_nbx(ep->ucx, HWS__AM_USER, header, p->mask + HWS__AM_PREFIX,
+                                           buffer, p->length, &param));
         if (r == HWS_OK) {
             op->extra = extra;
         } else if (p->op == NULL) {
@@ -386,21 +406,23 @@ static int32_t am_send_run(struct hws__post *p)
             op->extra = NULL;
         }
     }
-    if (r >= 0) {
-        p->done_tag = p->am_id;
-        p->done_length = bytes;
-        hws__credit_spend(&ep->credit, HWS__CREDIT_AM, bytes + p->mask);
-        ep->traffic.out[HWS_TRAFFIC_AM].count++;
-        ep->traffic.out[HWS_TRAFFIC_AM].bytes += p->done_length;
-        if (r == HWS_OK) {
-            op->done_tag = p->am_id;
-            op->done_length = p->done_length;
-        }
-        if (!ep->uworker->hot) {
-            hws__uworker_heat(ep->uworker);
-        }
+    p->done_tag = p->am_id;
+    return hws__post_sent(p, op, r, HWS_TRAFFIC_AM, HWS__CREDIT_AM, bytes, p->mask);
+}
+
+/* A message without a header. HWS__GENERAL: not on this way. */
+static inline int32_t quick_am(struct hws__quick *q, const hws_op_opts *opts, hws_id *out)
+{
+    ucp_request_param_t param;
+    ucs_status_ptr_t ptr;
+
+    if (q->tag >= HWS__AM_DIRECTS || !hws__quick_begin(q, opts, out)) {
+        return HWS__GENERAL;
     }
-    return r;
+    hws__quick_param(q, &param);
+    ptr = hws__ucx.ucp_am_send_nbx(q->ep->ucx, (unsigned)q->tag + (q->ep->raw ? 0 : HWS__AM_DIRECT),
+                                   NULL, 0, q->buffer, q->length, &param);
+    return hws__quick_end(q, opts, ptr, out);
 }
 
 int32_t hws_am_send(hws_id endpoint, uint32_t am_id, const void *header, uint64_t header_length,
@@ -410,6 +432,19 @@ int32_t hws_am_send(hws_id endpoint, uint32_t am_id, const void *header, uint64_
     int32_t r;
 
     HWS__ENTER();
+    if (header_length == 0) {
+        struct hws__quick q = {.endpoint = endpoint,
+                               .buffer = buffer,
+                               .length = length,
+                               .tag = am_id,
+                               .kind = HWS_EVENT_AM_SEND,
+                               .traffic = HWS_TRAFFIC_AM,
+                               .sort = HWS__CREDIT_AM};
+
+        if ((r = quick_am(&q, opts, op)) != HWS__GENERAL) {
+            return r;
+        }
+    }
     hws__post_init(&p, am_send_run, HWS_EVENT_AM_SEND, endpoint, buffer, length);
     p.am_id = am_id;
     p.header = header;

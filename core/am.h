@@ -1,6 +1,8 @@
 /*
  * Active messages of the user: one UCX id carries them all, the first 8 bytes of the header hold
- * the user's id, so that handlers can be set once a worker and not on each UCX worker.
+ * the user's id, so that handlers can be set once a worker and not on each UCX worker. Those without a
+ * header of their own and with one of the first ids travel as UCX ids: UCX sends a message without any
+ * header by a shorter way.
  */
 #ifndef HWS_CORE_AM_H
 #define HWS_CORE_AM_H
@@ -15,6 +17,9 @@ ucs_status_t hws__tag_cb(void *arg, const void *header, size_t header_length, vo
 /** UCX's handler of HWS__AM_USER. */
 ucs_status_t hws__am_cb(void *arg, const void *header, size_t header_length, void *data,
                         size_t length, const ucp_am_recv_param_t *param);
+/** UCX's handler of HWS__AM_DIRECT and on. */
+ucs_status_t hws__am_direct_cb(void *arg, const void *header, size_t header_length, void *data,
+                               size_t length, const ucp_am_recv_param_t *param);
 /** A message of id `am_id` arrived at an endpoint. Returns what UCX must hear. */
 ucs_status_t hws__am_arrived(struct hws__uworker *u, struct hws__endpoint *ep, uint32_t am_id,
                              const void *header, size_t header_length, void *data, size_t length,

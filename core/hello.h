@@ -23,6 +23,8 @@
 #define HWS__AM_MULTI_PART 4
 #define HWS__AM_RMA 5
 #define HWS__AM_CREDIT 6
+/** The user's id 0 as an id of UCX, for messages without a header; the next ones follow. */
+#define HWS__AM_DIRECT 16
 
 #define HWS__PROTOCOL 1
 #define HWS__CLIENT_MAGIC 0x4857u

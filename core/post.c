@@ -27,20 +27,25 @@ int32_t hws__op_deadline(struct hws__op *op, uint64_t timeout_ns)
     return hws__heap_add(op->worker, op) ? HWS_OK : HWS_E_NO_MEMORY;
 }
 
+void hws__post_result(const struct hws__post *p)
+{
+    *p->opts->result = (hws_event){.size = sizeof(hws_event),
+                                   .kind = p->kind,
+                                   .source = p->source,
+                                   .status = p->done_status,
+                                   .flags = p->done_flags,
+                                   .length = p->done_length,
+                                   .tag = p->done_tag,
+                                   .user = p->opts->user,
+                                   .detail = p->done_status >= 0 ? p->done_record : NULL};
+}
+
 /* Complete without an event. */
 static int32_t done_inline(struct hws__post *p)
 {
     HWS__COUNT(p->worker, ops_inline, 1);
     if (p->opts->result != NULL) {
-        *p->opts->result = (hws_event){.size = sizeof(hws_event),
-                                       .kind = p->kind,
-                                       .source = p->source,
-                                       .status = p->done_status,
-                                       .flags = p->done_flags,
-                                       .length = p->done_length,
-                                       .tag = p->done_tag,
-                                       .user = p->opts->user,
-                                       .detail = p->done_status >= 0 ? p->done_record : NULL};
+        hws__post_result(p);
     }
     return HWS_DONE;
 }

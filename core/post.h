@@ -15,6 +15,8 @@
 int32_t hws__post_slow(struct hws__post *p, const hws_op_opts *in, hws_id *out);
 /** Another thread owns the worker, or this one does, inside a callback. */
 int32_t hws__post_not_free(struct hws__post *p, hws_id *out);
+/** Fill opts.result, which must be given. */
+void hws__post_result(const struct hws__post *p);
 /** The rest of a posting that ran and did not fail: its event, its deadline. */
 int32_t hws__post_settle(struct hws__post *p, int32_t r, hws_id *out);
 /** Whether a thread that sleeps must know of what was posted. Owner only. */
@@ -75,14 +77,26 @@ static inline int32_t hws__post_run(struct hws__post *p, hws_id *out)
     return hws__post_settle(p, r, out);
 }
 
+/** Give the worker back after a posting that ended in `r`, and wake who sleeps, if it must know. */
+static inline int32_t hws__post_leave(struct hws__post *p, int32_t r)
+{
+    struct hws__worker *w = p->worker;
+    uint32_t asleep = atomic_load_explicit(&w->sleepers, memory_order_relaxed) |
+                      (uint32_t)atomic_load_explicit(&w->armed, memory_order_relaxed);
+    bool wake = __builtin_expect(asleep, 0) != 0 && r == HWS_OK && hws__post_wants_wake(p);
+
+    hws__own_release(w);
+    if (wake) {
+        hws__wake(w);
+    }
+    return r;
+}
+
 /** Post with the caller's options (any size, nullable); fills `*out` (nullable). */
 static inline __attribute__((always_inline)) int32_t hws__post(struct hws__post *p,
                                                                const hws_op_opts *in, hws_id *out)
 {
     struct hws__worker *w = p->worker;
-    uint32_t asleep;
-    bool wake;
-    int32_t r;
 
     if (__builtin_expect(
             in == NULL || !hws__post_plain(w, in) || in->queue != 0 ||
@@ -98,15 +112,7 @@ static inline __attribute__((always_inline)) int32_t hws__post(struct hws__post 
     if (__builtin_expect(!hws__own_try(w), 0)) {
         return hws__post_not_free(p, out);
     }
-    r = hws__post_run(p, out);
-    asleep = atomic_load_explicit(&w->sleepers, memory_order_relaxed) |
-             (uint32_t)atomic_load_explicit(&w->armed, memory_order_relaxed);
-    wake = __builtin_expect(asleep, 0) != 0 && r == HWS_OK && hws__post_wants_wake(p);
-    hws__own_release(w);
-    if (wake) {
-        hws__wake(w);
-    }
-    return r;
+    return hws__post_leave(p, hws__post_run(p, out));
 }
 
 /** hws__op_peek() where an operation is at hand. */
@@ -148,6 +154,33 @@ static inline int32_t hws__op_posted(struct hws__post *p, struct hws__op *op,
                                      struct hws__uworker *u, ucs_status_ptr_t ptr)
 {
     return __builtin_expect(ptr == NULL, 1) ? HWS_DONE : hws__op_pending(p, op, u, ptr);
+}
+
+/**
+ * UCX has a message: done, or pending as `op`. Counts it and notes what its event says. Returns `r`.
+ * @param bytes  of data; `header` more count as credit
+ */
+static inline int32_t hws__post_sent(struct hws__post *p, struct hws__op *op, int32_t r,
+                                     uint32_t traffic, uint32_t sort, uint64_t bytes,
+                                     uint64_t header)
+{
+    struct hws__endpoint *ep = p->ep;
+
+    if (r < 0) {
+        return r;
+    }
+    p->done_length = bytes;
+    hws__credit_spend(&ep->credit, sort, bytes + header);
+    ep->traffic.out[traffic].count++;
+    ep->traffic.out[traffic].bytes += bytes;
+    if (r == HWS_OK) {
+        op->done_tag = p->done_tag;
+        op->done_length = bytes;
+    }
+    if (!ep->uworker->hot) {
+        hws__uworker_heat(ep->uworker);
+    }
+    return r;
 }
 
 /**

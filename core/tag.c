@@ -4,6 +4,7 @@
 #include "hello.h"
 #include "post.h"
 #include "progress.h"
+#include "quick.h"
 #include "raw.h"
 #include "options.h"
 #include "ucx_loader.h"
@@ -234,21 +235,28 @@ static int32_t send_run(struct hws__post *p)
                            hws__ucx.ucp_am_send_nbx(ep->ucx, HWS__AM_TAG, &op->tag, sizeof op->tag,
                                                     hws__op_buffer(p, op), p->length, &param));
     }
-    if (r >= 0) {
-        p->done_tag = p->tag;
-        p->done_length = bytes;
-        hws__credit_spend(&ep->credit, HWS__CREDIT_TAG, bytes);
-        ep->traffic.out[HWS_TRAFFIC_TAG].count++;
-        ep->traffic.out[HWS_TRAFFIC_TAG].bytes += p->done_length;
-        if (r == HWS_OK) {
-            op->done_tag = p->tag;
-            op->done_length = p->done_length;
-        }
-        if (!ep->uworker->hot) {
-            hws__uworker_heat(ep->uworker);
-        }
+    p->done_tag = p->tag;
+    return hws__post_sent(p, op, r, HWS_TRAFFIC_TAG, HWS__CREDIT_TAG, bytes, 0);
+}
+
+/* HWS__GENERAL: not on this way. */
+static inline int32_t quick_send(struct hws__quick *q, const hws_op_opts *opts, hws_id *out)
+{
+    ucp_request_param_t param;
+    ucs_status_ptr_t ptr;
+
+    if (!hws__quick_begin(q, opts, out)) {
+        return HWS__GENERAL;
     }
-    return r;
+    hws__quick_param(q, &param);
+    if (q->ep->raw) {
+        ptr = hws__ucx.ucp_tag_send_nbx(q->ep->ucx, q->buffer, q->length, q->tag, &param);
+    } else {
+        q->op->tag = q->tag; /* the header must live until UCX is done */
+        ptr = hws__ucx.ucp_am_send_nbx(q->ep->ucx, HWS__AM_TAG, &q->op->tag, sizeof q->op->tag,
+                                       q->buffer, q->length, &param);
+    }
+    return hws__quick_end(q, opts, ptr, out);
 }
 
 static int32_t tag_send(hws_id endpoint, const void *buffer, uint64_t length, uint64_t tag,
@@ -257,6 +265,19 @@ static int32_t tag_send(hws_id endpoint, const void *buffer, uint64_t length, ui
     struct hws__post p;
     int32_t r;
 
+    if (am_flags == 0) {
+        struct hws__quick q = {.endpoint = endpoint,
+                               .buffer = buffer,
+                               .length = length,
+                               .tag = tag,
+                               .kind = HWS_EVENT_TAG_SEND,
+                               .traffic = HWS_TRAFFIC_TAG,
+                               .sort = HWS__CREDIT_TAG};
+
+        if ((r = quick_send(&q, opts, op)) != HWS__GENERAL) {
+            return r;
+        }
+    }
     hws__post_init(&p, send_run, HWS_EVENT_TAG_SEND, endpoint, buffer, length);
     p.tag = tag;
     p.mask = am_flags;

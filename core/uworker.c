@@ -68,16 +68,33 @@ void hws__uworker_destroy(struct hws__uworker *u)
     free(u);
 }
 
-static ucs_status_t set_handler(struct hws__uworker *u, unsigned id, ucp_am_recv_callback_t cb)
+static ucs_status_t set_handler(struct hws__uworker *u, unsigned id, ucp_am_recv_callback_t cb,
+                                void *arg)
 {
     ucp_am_handler_param_t p = {.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
                                               UCP_AM_HANDLER_PARAM_FIELD_CB |
                                               UCP_AM_HANDLER_PARAM_FIELD_ARG,
                                 .id = id,
                                 .cb = cb,
-                                .arg = u};
+                                .arg = arg};
 
     return hws__ucx.ucp_worker_set_am_recv_handler(u->ucx, &p);
+}
+
+static void set_handlers(struct hws__uworker *u)
+{
+    /* The highest first: UCX makes its table as long as each needs. */
+    for (uint32_t i = HWS__AM_DIRECTS; i-- > 0;) {
+        u->direct[i] = (struct hws__am_direct){u, i};
+        set_handler(u, HWS__AM_DIRECT + i, hws__am_direct_cb, &u->direct[i]);
+    }
+    set_handler(u, HWS__AM_CONTROL, hws__control_cb, u);
+    set_handler(u, HWS__AM_TAG, hws__tag_cb, u);
+    set_handler(u, HWS__AM_USER, hws__am_cb, u);
+    set_handler(u, HWS__AM_MULTI, hws__multi_cb, u);
+    set_handler(u, HWS__AM_MULTI_PART, hws__multi_part_cb, u);
+    set_handler(u, HWS__AM_RMA, hws__rma_cb, u);
+    set_handler(u, HWS__AM_CREDIT, hws__credit_cb, u);
 }
 
 int32_t hws__uworker_adopt(struct hws__worker *w, struct hws__uworker *u)
@@ -90,13 +107,7 @@ int32_t hws__uworker_adopt(struct hws__worker *w, struct hws__uworker *u)
     }
     hws__list_append(&w->uworkers, &u->link);
     if (!u->raw) {
-        set_handler(u, HWS__AM_CONTROL, hws__control_cb);
-        set_handler(u, HWS__AM_TAG, hws__tag_cb);
-        set_handler(u, HWS__AM_USER, hws__am_cb);
-        set_handler(u, HWS__AM_MULTI, hws__multi_cb);
-        set_handler(u, HWS__AM_MULTI_PART, hws__multi_part_cb);
-        set_handler(u, HWS__AM_RMA, hws__rma_cb);
-        set_handler(u, HWS__AM_CREDIT, hws__credit_cb);
+        set_handlers(u);
     } else {
         hws__raw_handlers(u);
     }

@@ -25,6 +25,14 @@ struct raw_id;
 #define HWS__ADDRESS 3     /* for peers that connect by its address, by TCP */
 #define HWS__ADDRESS_SHM 4 /* the same with shared memory, asked for by an option */
 
+/** What UCX's handler of an active message without a header is given. */
+struct hws__am_direct {
+    struct hws__uworker *u;
+    uint32_t am_id;
+};
+/** So many ids of the user travel as ids of UCX. */
+#define HWS__AM_DIRECTS 64
+
 struct hws__uworker {
     ucp_worker_h ucx;
     struct hws__context *context;
@@ -53,6 +61,7 @@ struct hws__uworker {
     uint32_t ep_slots, ep_count;
     uint64_t max_header;
     struct raw_id *raw_ids; /* raw.c */
+    struct hws__am_direct direct[HWS__AM_DIRECTS];
 };
 
 /** Make one; any thread. Null with the last error set. */

@@ -111,6 +111,7 @@ struct hws__worker {
     uint64_t credit_bytes;
     uint32_t credit_blocked; /* peers with sends that wait for credit, each sort counted */
     uint64_t plain;          /* see hws__post_plain() */
+    uint64_t quick;          /* options that hws__quick_begin() takes: their first two members */
     uint64_t sequence;
     uint32_t
         watching; /* who looks at every end: flushes that wait, operations whose time is taken */
