@@ -39,7 +39,7 @@ static inline bool hws__post_plain(const struct hws__worker *w, const hws_op_opt
     uint64_t head;
 
     memcpy(&head, in, sizeof head);
-    return (head & w->plain) == sizeof *in;
+    return (head & atomic_load_explicit(&w->plain, memory_order_relaxed)) == sizeof *in;
 }
 
 /** Run under ownership. */

@@ -45,7 +45,8 @@ static inline __attribute__((always_inline)) bool hws__quick_begin(struct hws__q
     w = ep->worker;
     memcpy(&head, in, sizeof head);
     if (__builtin_expect(
-            (head & ~((uint64_t)HWS_OP_DETACHED << 32)) != w->quick ||
+            (head & ~((uint64_t)HWS_OP_DETACHED << 32)) !=
+                    atomic_load_explicit(&w->quick, memory_order_relaxed) ||
                 (in->queue | in->timeout_ns | in->memory_kind) != 0 ||
                 (out == NULL && in->callback == NULL && (in->flags & HWS_OP_DETACHED) == 0) ||
                 (q->buffer == NULL && q->length != 0) || !hws__own_try(w),

@@ -80,6 +80,9 @@ struct hws__worker {
     _Atomic bool armed;        /* the host polls epfd */
     _Atomic(struct hws__op *) submissions;
     _Atomic(struct hws__op *) returned; /* operations given back by other threads */
+    /* What postings compare the first two members of their options with, before they own the worker:
+     * see hws__post_plain() and hws__quick_begin(). */
+    _Atomic uint64_t plain, quick;
     _Atomic uint32_t signalled;
     _Atomic uint32_t activity; /* grows while somebody makes progress */
 
@@ -110,8 +113,6 @@ struct hws__worker {
     uint32_t credit_messages; /* see credit.h; 0: no limit */
     uint64_t credit_bytes;
     uint32_t credit_blocked; /* peers with sends that wait for credit, each sort counted */
-    uint64_t plain;          /* see hws__post_plain() */
-    uint64_t quick;          /* options that hws__quick_begin() takes: their first two members */
     uint64_t sequence;
     uint32_t
         watching; /* who looks at every end: flushes that wait, operations whose time is taken */

@@ -262,6 +262,14 @@ static void tick(void *arg)
     (*(int *)arg)++;
 }
 
+static void until(const int *ticks, int count)
+{
+    for (uint64_t start = t_now(); *ticks < count;) {
+        progress();
+        CHECK(!over(start));
+    }
+}
+
 static void tasks(void)
 {
     hws_op_opts opts = told();
@@ -270,16 +278,10 @@ static void tasks(void)
 
     opts.timeout_ns = 0;
     CALL(post(hws_task(workers[0], tick, &ticks, 0, &opts, &op)));
-    for (uint64_t start = t_now(); ticks == 0;) {
-        progress();
-        CHECK(!over(start));
-    }
+    until(&ticks, 1);
     ticks = 0;
     CALL(post(hws_task(workers[0], tick, &ticks, T_MS, &opts, &op)));
-    for (uint64_t start = t_now(); ticks < 3;) {
-        progress();
-        CHECK(!over(start));
-    }
+    until(&ticks, 3);
     CHECK_OK(hws_cancel(op));
     settle();
 }
