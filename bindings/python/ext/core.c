@@ -1,5 +1,5 @@
 /* The C side of a worker: events come in on any thread and are told to Python under the GIL. */
-#include "ext.h"
+#include "op.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -8,8 +8,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The worker whose events this thread will drain itself: they need no wake-up. */
-static _Thread_local struct core *draining;
+/* The worker whose events this thread will drain itself: they need no wake-up. The end of `op`, for
+ * which it makes the progress, is not even chained: no locked instruction holds up what follows. A
+ * library that is loaded later may have a few bytes of the fast kind of thread-local memory. */
+static _Thread_local struct {
+    const struct core *core;
+    const struct op *op;
+} draining __attribute__((tls_model("initial-exec")));
 
 uint64_t now_ns(void)
 {
@@ -84,7 +89,7 @@ void core_push(struct core *c, struct record *r)
     r->next = atomic_load_explicit(&c->arrived, memory_order_relaxed);
     while (!atomic_compare_exchange_weak_explicit(&c->arrived, &r->next, r, memory_order_seq_cst,
                                                   memory_order_relaxed)) {}
-    if (draining == c) {
+    if (draining.core == c) {
         return;
     }
     if (atomic_exchange(&c->signalled, 1) == 0 && write(c->wakefd, &one, sizeof one) < 0) {
@@ -97,13 +102,48 @@ void core_push(struct core *c, struct record *r)
 
 int core_progress(struct core *c)
 {
-    struct core *outer = draining;
+    return core_spin(c, NULL, 1);
+}
+
+int core_spin(struct core *c, struct op *op, int rounds)
+{
+    const struct core *outer = draining.core;
+    const struct op *outer_op = draining.op;
+    int32_t r = 0;
+
+    draining.core = c;
+    draining.op = op;
+    for (int i = 0; i < rounds; i++) {
+        r = hws_worker_progress(c->id);
+        if (op != NULL && op_over(op)) {
+            break;
+        }
+        if (r == HWS_E_BUSY && i > 4) {
+            break; /* another thread makes progress */
+        }
+    }
+    draining.core = outer;
+    draining.op = outer_op;
+    return r;
+}
+
+int32_t core_wait(struct core *c, struct op *op, uint64_t timeout_ns)
+{
+    const struct core *outer = draining.core;
+    const struct op *outer_op = draining.op;
     int32_t r;
 
-    draining = c;
-    r = hws_worker_progress(c->id);
-    draining = outer;
+    draining.core = c;
+    draining.op = op;
+    r = hws_worker_wait(c->id, timeout_ns);
+    draining.core = outer;
+    draining.op = outer_op;
     return r;
+}
+
+bool core_spins_for(const struct op *op)
+{
+    return draining.op == op;
 }
 
 /* An event of an object. Any thread, no GIL: it is copied and chained. */

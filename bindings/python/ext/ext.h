@@ -52,6 +52,7 @@ struct core {
     _Atomic uint32_t blocked;         /* threads in a blocking wait of this worker */
     PyObject *worker;                 /* borrowed; null once the Python object is gone */
     struct op *done;                  /* for everything that is done already; the worker's */
+    uint32_t ops;                     /* operations that hold a reference together; GIL */
     struct binding *bindings;
     bool closed;
     uint32_t spin_ns, spin_now; /* how long an await spins; adapted to what came of it */
@@ -85,6 +86,7 @@ struct op {
     const hws_multi_detail *multi; /* ours to close until Python has it */
     uint8_t result;
     bool has_view, told, cancelled, blocking, waiting, yielded;
+    bool handed;    /* ended in the progress of the thread that waits for it, which tells it */
     uint64_t since; /* when it went to sleep */
     Py_buffer view;
     PyObject *keep;
@@ -133,6 +135,13 @@ void core_unref(struct core *c);
 void core_push(struct core *c, struct record *r);
 /** Progress once; the events it delivers need no wake-up. */
 int core_progress(struct core *c);
+/** Progress until the operation has ended or nothing came of so many rounds, for a thread that settles
+ * the operation then. How much was done in the last round. */
+int core_spin(struct core *c, struct op *op, int rounds);
+/** hws_worker_wait() for such a thread. */
+int32_t core_wait(struct core *c, struct op *op, uint64_t timeout_ns);
+/** Whether this thread makes progress for this operation and settles it afterwards. */
+bool core_spins_for(const struct op *op);
 /** Tell Python what arrived. `direct`: callbacks of this loop are called, not scheduled. */
 int core_drain(struct core *c, struct binding *direct);
 void core_event(void *arg, const hws_event *event);
@@ -163,6 +172,8 @@ PyObject *op_posted(struct op *op, int32_t r);
 void op_tell(struct op *op, struct binding *direct);
 void op_event(void *arg, const hws_event *event);
 void op_take_memory(struct op *op, struct memory *m);
+/** Block until it has ended, for 0 without a limit; its result. Steals `op`, which may be null. */
+PyObject *op_block(PyObject *op, uint64_t timeout_ns);
 
 /* worker.c, endpoint.c, buffer.c */
 int worker_import(PyObject *module);

@@ -32,7 +32,9 @@ struct op *op_new(struct core *c, enum result result)
         memset((char *)op + sizeof(PyObject), 0, sizeof *op - sizeof(PyObject));
         op->record.op = op;
     }
-    core_ref(c);
+    if (c->ops++ == 0) {
+        core_ref(c);
+    }
     op->core = c;
     op->id = 0;
     atomic_store_explicit(&op->ended, 0, memory_order_relaxed);
@@ -40,7 +42,7 @@ struct op *op_new(struct core *c, enum result result)
     op->length = 0;
     op->multi = NULL;
     op->result = (uint8_t)result;
-    op->told = op->cancelled = op->blocking = op->waiting = op->yielded = false;
+    op->told = op->cancelled = op->blocking = op->waiting = op->yielded = op->handed = false;
     op->since = 0;
     return op;
 }
@@ -56,20 +58,12 @@ void op_give_back(struct op *op)
     }
 }
 
-static void op_dealloc(PyObject *self)
+/* What few operations have. */
+static void drop_rest(struct op *op)
 {
-    struct op *op = (struct op *)(void *)self;
-    PyTypeObject *type;
-
-    op->result = RESULT_NONE;
-    op_give_back(op);
     if (op->multi != NULL) {
         hws_close(op->multi->buffer);
         op->multi = NULL;
-    }
-    if (op->core != NULL) {
-        core_unref(op->core);
-        op->core = NULL;
     }
     Py_CLEAR(op->loop);
     Py_CLEAR(op->callback);
@@ -77,6 +71,22 @@ static void op_dealloc(PyObject *self)
     Py_CLEAR(op->more);
     free(op->text);
     op->text = NULL;
+}
+
+static void op_dealloc(PyObject *self)
+{
+    struct op *op = (struct op *)(void *)self;
+    struct core *c = op->core;
+    PyTypeObject *type;
+
+    op->result = RESULT_NONE;
+    op_give_back(op);
+    if (op->multi != NULL || op->loop != NULL || op->callback != NULL || op->text != NULL) {
+        drop_rest(op);
+    }
+    if (--c->ops == 0) {
+        core_unref(c);
+    }
     if (free_count < FREE_MAX) {
         op->callback = (PyObject *)(void *)free_ops;
         free_ops = op;
@@ -125,6 +135,11 @@ void op_event(void *arg, const hws_event *event)
     }
     if (event->status < 0 && event->detail != NULL) {
         op->text = strdup(event->detail);
+    }
+    if (core_spins_for(op)) {
+        op->handed = true;
+        atomic_store_explicit(&op->ended, 1, memory_order_release);
+        return;
     }
     /* Once it is pushed another thread may tell it, and the worker may go. */
     core_ref(c);

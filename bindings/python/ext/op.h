@@ -18,6 +18,9 @@ static inline bool op_over(const struct op *op)
     return op->cancelled || atomic_load_explicit(&op->ended, memory_order_acquire);
 }
 
+/** Tell what has ended in the progress that was made for this operation. */
+void op_settle(struct op *op);
+
 /* op_future.c */
 int op_future_import(void);
 void op_call_waiters(struct op *op, struct binding *direct);

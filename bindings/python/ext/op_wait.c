@@ -4,7 +4,7 @@
  */
 #include "op.h"
 
-/* Progress under the GIL before it is released: a few microseconds. */
+/* Rounds of progress under the GIL before it is released: a microsecond or two. */
 #define QUICK 48
 /* Work between two looks at whether the loop is due, and how long it may wait for its turn. */
 #define CREDIT 64
@@ -20,19 +20,14 @@ static void spin_unlocked(struct op *op, uint32_t spin_ns)
 
     if (c->fd < 0) {
         /* A progress thread stands aside only for a real wait. */
-        hws_worker_wait(c->id, spin_ns);
+        core_wait(c, op, spin_ns);
         return;
     }
     do {
-        int done = 0;
+        int r = core_spin(c, op, 16);
 
-        for (int i = 0; i < 16 && !op_over(op); i++) {
-            int r = core_progress(c);
-
-            done += r > 0 ? r : 0;
-        }
         now = now_ns();
-        if (done != 0) {
+        if (r > 0) {
             idle = now;
         }
     } while (!op_over(op) && now - idle < spin_ns && now - start < TURN_NS);
@@ -42,6 +37,14 @@ static void spin_unlocked(struct op *op, uint32_t spin_ns)
 static bool loop_is_busy(const struct binding *b)
 {
     return b->ready != NULL && PyObject_Size(b->ready) > (b->due ? 1 : 0);
+}
+
+void op_settle(struct op *op)
+{
+    core_drain(op->core, NULL);
+    if (op->handed && !op->told) {
+        op_tell(op, NULL);
+    }
 }
 
 /* Make progress for a bounded time. -1 with an error set. */
@@ -55,23 +58,15 @@ static int spin(struct op *op)
         ((b = binding_running(c)) == NULL || binding_schedule(c, b) < 0)) {
         return -1;
     }
-    if (loop_is_busy(b)) {
-        core_progress(c);
-        return 0;
-    }
-    for (int i = 0; i < QUICK && !op_over(op); i++) {
-        if (core_progress(c) == HWS_E_BUSY && i > 4) {
-            break;
-        }
-    }
-    if (op_over(op)) {
-        return 0;
-    }
-    if (spin_now >= 2000) {
+    core_spin(c, op, loop_is_busy(b) ? 1 : QUICK);
+    if (!op_over(op) && spin_now >= 2000 && !loop_is_busy(b)) {
         UNLOCKED(spin_unlocked(op, spin_now));
         c->spin_now =
             op_over(op) ? (spin_now * 2 < c->spin_ns ? spin_now * 2 : c->spin_ns) : spin_now / 2;
         c->spun++;
+    }
+    if (op->handed) {
+        op_settle(op);
     }
     return 0;
 }
@@ -117,7 +112,7 @@ PySendResult op_send(PyObject *self, PyObject *arg, PyObject **out)
     }
     if (op_over(op)) {
         if (!op->told) {
-            core_drain(c, NULL);
+            op_settle(op);
         }
         if (!op->yielded && --c->credit == 0 && turn_due(c)) {
             op->yielded = true;
@@ -190,52 +185,69 @@ PyObject *op_await(PyObject *self)
 }
 /* ---- Blocking ---- */
 
-/** wait(timeout=None): block until the operation has ended; other threads run meanwhile. */
-PyObject *op_wait(PyObject *self, PyObject *args, PyObject *kwargs)
+/* Sleep and make progress until it has ended. -1 with an error set. */
+static int block(struct op *op, uint64_t timeout)
 {
-    static char *names[] = {"timeout", NULL};
-    struct op *op = (struct op *)(void *)self;
     struct core *c = op->core;
-    PyObject *seconds = Py_None;
-    uint64_t timeout, end = 0;
+    uint64_t end = timeout != 0 && timeout != HWS_FOREVER ? now_ns() + timeout : 0;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:wait", names, &seconds) ||
-        to_timeout(seconds, &timeout) < 0) {
-        return NULL;
-    }
-    for (int i = 0; i < QUICK && !op_over(op); i++) {
-        core_progress(c);
-    }
-    if (!op_over(op) && timeout != 0 && timeout != HWS_FOREVER) {
-        end = now_ns() + timeout;
-    }
-    Py_INCREF(self);
     while (!op_over(op)) {
         uint64_t now = end == 0 ? 0 : now_ns(), slice = SLICE_NS;
 
         if (end != 0 && now >= end) {
-            Py_DECREF(self);
             PyErr_SetString(PyExc_TimeoutError, "the operation goes on");
-            return NULL;
+            return -1;
         }
         if (end != 0 && end - now < slice) {
             slice = end - now;
         }
         atomic_fetch_add(&c->blocked, 1);
         if (!op_over(op)) {
-            UNLOCKED(hws_worker_wait(c->id, slice));
+            UNLOCKED(core_wait(c, op, slice));
         }
         atomic_fetch_sub(&c->blocked, 1);
-        core_drain(c, NULL);
+        op_settle(op);
         if (PyErr_CheckSignals() < 0) {
             op_stop(op);
-            Py_DECREF(self);
-            return NULL;
+            return -1;
         }
     }
-    if (!op->told && !op->cancelled) {
-        core_drain(c, NULL);
+    return 0;
+}
+
+PyObject *op_block(PyObject *self, uint64_t timeout_ns)
+{
+    struct op *op = (struct op *)(void *)self;
+    PyObject *r = NULL;
+
+    if (op == NULL) {
+        return NULL;
+    }
+    if (!op_over(op)) {
+        core_spin(op->core, op, QUICK);
+        op_settle(op);
+    }
+    if (op_over(op) || block(op, timeout_ns) == 0) {
+        if (!op->told && !op->cancelled) {
+            op_settle(op);
+        }
+        r = op_value(op);
     }
     Py_DECREF(self);
-    return op_value(op);
+    return r;
+}
+
+/** wait(timeout=None): block until the operation has ended; other threads run meanwhile. */
+PyObject *op_wait(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"timeout", NULL};
+    PyObject *seconds = Py_None;
+    uint64_t timeout;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:wait", names, &seconds) ||
+        to_timeout(seconds, &timeout) < 0) {
+        return NULL;
+    }
+    Py_INCREF(self);
+    return op_block(self, timeout);
 }

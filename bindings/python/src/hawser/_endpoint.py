@@ -17,6 +17,7 @@ from ._worker import Message, Probed, Waiters, Worker, default_worker, probe
 _ENDPOINT_CLASS: Any = None
 
 
+@_core.own
 class Endpoint(_core.Endpoint):
     """A connection to a peer. Get one by connect() or from a Listener.
 
@@ -39,16 +40,6 @@ class Endpoint(_core.Endpoint):
         worker._objects[id] = self
 
     # ---- Tagged messages ----
-
-    def recv(self, buffer: Any = None, tag: int = 0, mask: int = c.FOREVER, timeout: float | None = None) -> Any:
-        """Receive a tagged message.
-
-        With a writable buffer: into it; gives the length in bytes. A longer message raises
-        TruncatedError. Without: gives a bytearray of the right size.
-        """
-        if buffer is not None:
-            return self._recv(buffer, tag, mask, timeout)
-        return self._recv_sized(tag, mask, timeout)
 
     async def _recv_sized(self, tag: int, mask: int, timeout: float | None) -> bytearray:
         taken = _core.take(self.worker, self.id, tag, mask, timeout)
@@ -83,13 +74,6 @@ class Endpoint(_core.Endpoint):
         """The list of the next multi-buffer message, as Segments: fetch() them into buffers of your
         choice, or copy() them when all are here."""
         return _core.multi_recv(self.worker, self.id, tag, mask, timeout)
-
-    # ---- Streams ----
-
-    def stream_recv(self, buffer: Any, exactly: bool = True, timeout: float | None = None) -> _core.Operation:
-        """Receive bytes of the stream into a writable buffer: all of it, or at least one byte if
-        not `exactly`; gives their number."""
-        return self._stream_recv(buffer, exactly, timeout)
 
     # ---- Active messages ----
 

@@ -46,22 +46,15 @@ def _close_defaults() -> None:
         context.close(1.0)
 
 
-class Endpoint:
+@_core.own
+class Endpoint(_core.SyncEndpoint):
     """A connection to a peer; see hawser.Endpoint for what the calls mean."""
 
     def __init__(self, endpoint: _endpoint.Endpoint) -> None:
         self.async_endpoint = endpoint
-        self.worker: Worker = endpoint.worker
-        self.id = endpoint.id
+        self._attach(endpoint.worker, endpoint.id)
 
-    def send(self, buffer: Any, tag: int = 0, timeout: float | None = None, sync: bool = False) -> None:
-        """Send a tagged message."""
-        self.async_endpoint.send(buffer, tag, timeout, sync).wait()
-
-    def recv(self, buffer: Any = None, tag: int = 0, mask: int = c.FOREVER, timeout: float | None = None) -> Any:
-        """Receive a tagged message: into a buffer (gives its length), or as a bytearray of the right size."""
-        if buffer is not None:
-            return self.async_endpoint._recv(buffer, tag, mask, timeout).wait()
+    def _recv_sized(self, tag: int, mask: int, timeout: float | None) -> bytearray:
         taken = _core.take(self.worker, self.id, tag, mask, timeout)
         message = taken.wait()
         data = bytearray(taken.length)
@@ -77,27 +70,6 @@ class Endpoint:
         """As probe(), but nobody else can receive the message. Receive it by recv(...).wait()."""
         self.worker.progress()
         return self.async_endpoint.take(tag, mask)
-
-    def stream_send(self, buffer: Any, timeout: float | None = None) -> None:
-        """Send bytes on the stream."""
-        self.async_endpoint.stream_send(buffer, timeout).wait()
-
-    def stream_recv(self, buffer: Any, exactly: bool = True, timeout: float | None = None) -> int:
-        """Receive bytes of the stream; gives their number."""
-        length: int = self.async_endpoint.stream_recv(buffer, exactly, timeout).wait()
-        return length
-
-    def send_am(
-        self,
-        buffer: Any,
-        id: int = 0,
-        header: Any = None,
-        timeout: float | None = None,
-        eager: bool = False,
-        rndv: bool = False,
-    ) -> None:
-        """Send an active message."""
-        self.async_endpoint.send_am(buffer, id, header, timeout, eager, rndv).wait()
 
     def recv_am(self, id: int = 0, timeout: float | None = None) -> tuple[bytes, Any]:
         """The next active message of this peer with this id: (header, data)."""

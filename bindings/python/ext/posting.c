@@ -1,0 +1,77 @@
+#include "posting.h"
+
+/* Memory of the object for the operation. The usual objects come first: bytes never change, and a
+ * bytearray that is sent cannot change before the call returns, so they are not asked for a view. */
+static int lend(struct posting *p, PyObject *buffer, bool writable)
+{
+    struct op *op = p->op;
+    struct memory m;
+
+    p->lend = NULL;
+    p->opts.memory_kind = HWS_MEMORY_HOST;
+    if (!writable && PyBytes_CheckExact(buffer)) {
+        p->data = PyBytes_AsString(buffer);
+        p->length = (uint64_t)PyBytes_Size(buffer);
+        Py_INCREF(buffer);
+        op->keep = buffer;
+        return 0;
+    }
+    if (!writable && PyByteArray_CheckExact(buffer)) {
+        p->data = PyByteArray_AsString(buffer);
+        p->length = (uint64_t)PyByteArray_Size(buffer);
+        p->lend = buffer;
+        return 0;
+    }
+    if (PyByteArray_CheckExact(buffer) &&
+        PyObject_GetBuffer(buffer, &op->view, PyBUF_WRITABLE) == 0) {
+        op->has_view = true;
+        p->data = op->view.buf;
+        p->length = (uint64_t)op->view.len;
+        return 0;
+    }
+    if (memory_get(buffer, writable, &m) < 0) {
+        return -1;
+    }
+    op_take_memory(op, &m);
+    p->data = m.data;
+    p->length = m.length;
+    p->opts.memory_kind = m.kind;
+    return 0;
+}
+
+int posting_prepare(struct posting *p, struct core *c, PyObject *buffer, bool writable,
+                    enum result result, PyObject *timeout, uint32_t flags)
+{
+    uint64_t ns = 0;
+
+    if ((timeout != NULL && timeout != Py_None && to_timeout(timeout, &ns) < 0) ||
+        (p->op = op_new(c, result)) == NULL) {
+        return -1;
+    }
+    op_options(p->op, ns, flags, HWS_MEMORY_HOST, &p->opts);
+    if (lend(p, buffer, writable) < 0) {
+        Py_DECREF((PyObject *)p->op);
+        return -1;
+    }
+    return 0;
+}
+
+PyObject *posting_posted(struct posting *p, int32_t r, const hws_event *done)
+{
+    struct op *op = p->op;
+
+    if (r == HWS_DONE && done != NULL) {
+        op->status = done->status;
+        op->length = done->length;
+        op->tag = done->tag;
+        op->source = done->source;
+    } else if (r == HWS_OK && p->lend != NULL) {
+        /* The GIL was held since: nothing has changed, and nobody has given the buffer back. */
+        if (PyObject_GetBuffer(p->lend, &op->view, PyBUF_SIMPLE) == 0) {
+            op->has_view = true;
+        } else {
+            PyErr_WriteUnraisable(p->lend);
+        }
+    }
+    return op_posted(op, r);
+}

@@ -1,0 +1,96 @@
+"""The calls of endpoints that are written in C: arguments by position and by name, subclasses, the blocking twin."""
+
+import asyncio
+
+import pytest
+
+import hawser
+import hawser.sync
+
+
+async def test_arguments_by_name(pair):
+    client, server = pair
+    into = bytearray(4)
+    await client.send(buffer=b"1234", tag=2**64 - 2, timeout=5.0, sync=False)
+    assert await server.recv(buffer=into, tag=2, mask=2, timeout=5) == 4
+    await client.send(b"5678", timeout=None, tag=7)
+    assert await server.recv(tag=7) == b"5678"
+    await client.send_am(id=1, buffer=b"x", header=b"h")
+    header, data = await server.recv_am(1)
+    assert (header, bytes(data)) == (b"h", b"x")
+    await client.stream_send(b"ab", timeout=5)
+    assert await server.stream_recv(bytearray(4), exactly=False) == 2
+    with pytest.raises(TypeError, match="unexpected or repeated argument 'nothing'"):
+        client.send(b"", nothing=1)
+    with pytest.raises(TypeError, match="repeated argument 'buffer'"):
+        client.send(b"", buffer=b"")
+    with pytest.raises(TypeError, match="needs the argument buffer"):
+        client.send(tag=1)
+    with pytest.raises(TypeError, match="at most 4"):
+        client.send(b"", 1, None, False, 5)
+    with pytest.raises(OverflowError):
+        client.send(b"", -1)
+
+
+async def test_methods_of_c_are_called_directly(pair):
+    """The interpreter does so only where a method belongs to the very type of the object."""
+    client, _ = pair
+    assert type(client).__dict__["send"].__objclass__ is hawser.Endpoint
+    assert hawser.sync.Endpoint.__dict__["recv"].__objclass__ is hawser.sync.Endpoint
+
+    class Mine(hawser.Endpoint):
+        def send(self, *args, **kwargs):
+            return super().send(*args, **kwargs)
+
+    client.__class__ = Mine
+    try:
+        await client.send(b"to a subclass")
+    finally:
+        client.__class__ = hawser.Endpoint
+
+
+async def test_sent_bytearray_is_held_only_while_it_is_in_use(pair):
+    client, server = pair
+    small, large = bytearray(8), bytearray(4 << 20)
+    await client.send(small)
+    small.append(0)  # it has left
+    sending = client.send(large)
+    if not sending.done():
+        with pytest.raises(BufferError):
+            large.append(0)
+    assert await server.recv(tag=0) == bytes(8)
+    assert len(await server.recv(tag=0)) == 4 << 20
+    await sending
+    large.append(0)
+
+
+async def test_blocking_calls(pair):
+    client, server = (hawser.sync.Endpoint(end) for end in pair)
+    into = bytearray(8)
+    client.send(b"12345678", tag=3)
+    assert server.recv(into, tag=3) == 8 and into == b"12345678"
+    client.send(b"any")
+    assert server.recv() == b"any"
+    client.stream_send(b"xyz")
+    assert server.stream_recv(bytearray(3)) == 3
+    with pytest.raises(hawser.TimedOutError):
+        server.recv(into, timeout=0.01)
+    await asyncio.sleep(0)
+
+
+async def test_another_operation_ends_while_one_is_awaited(pair):
+    """Its end is not lost when the progress was made for somebody else."""
+    client, server = pair
+    first, second = bytearray(1), bytearray(1)
+    waiting = server.recv(first, 1)
+    awaited = server.recv(second, 2)
+    await client.send(b"1", 1)
+    await client.send(b"2", 2)
+    assert await awaited == 1
+    for _ in range(1000):
+        if waiting.done():
+            break
+        await asyncio.sleep(0.001)
+    assert waiting.result() == 1
+    first.append(0)  # and the buffer was given back
+    second.append(0)
