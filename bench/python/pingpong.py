@@ -1,74 +1,70 @@
 #!/usr/bin/env python3
 """Half a round trip of a small message through Python, against raw UCX and asyncio streams.
 
-    .venv/bin/python bench/python/pingpong.py --build build [--size 8] [--rounds 5] [--ucx wheel]
+    .venv/bin/python bench/python/pingpong.py --build build [--way await ...] [--size 8] [--rounds 5] [--pause 0]
 
-Every round runs each way once, in turns, both sides pinned to a core of their own; raw UCX is ucx_perftest of the same UCX
-(by `hawser perf --compare`). What is printed is the median over the rounds: ns, ratio to raw, ns added to raw.
+Every round runs each way once, in turns, both sides pinned to a core of their own; raw UCX is ucx_perftest of the same
+UCX. What counts is the median of chunks of 32 round trips (raw: the median round trip): seconds of half a round trip.
+--pause: seconds that the client waits before each ping, so that the server is asleep when it comes; then every round
+trip is timed alone, and raw UCX is bench/pause of the build, a server that sleeps in ucp_worker_wait().
+Prints a table, or JSON with --json.
 """
+
+from __future__ import annotations
 
 import argparse
 import asyncio
 import json
-import multiprocessing
-import os
 import statistics
 import subprocess
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import hawser
 import hawser.sync
-from hawser import ucp
-
-mp = multiprocessing.get_context("spawn")
-
-
-async def exchange(send, recv, count, first):
-    """Seconds of half a round trip."""
-    start = time.perf_counter()
-    for _ in range(count):
-        if first:
-            await send()
-            await recv()
-        else:
-            await recv()
-            await send()
-    return (time.perf_counter() - start) / count / 2
+import peers
+from peers import CHUNK, clock, half_round_trip
 
 
-async def timed(send, recv, args, first):
-    await exchange(send, recv, args.count // 10, first)
-    return await exchange(send, recv, args.count, first)
+def summary(args: Any, times: list[float]) -> float:
+    return statistics.median(times) / 2 if args.pause else half_round_trip(times)
 
 
-async def await_server(args, tell):
+async def await_server(args: Any, tell: Callable[[int], None]) -> None:
     async with hawser.listen(host="127.0.0.1") as listener:
         tell(listener.port)
         async with await listener.accept() as ep:
             data = bytearray(args.size)
-            await timed(lambda: ep.send(data), lambda: ep.recv(data), args, False)
+            for _ in range(args.count):
+                await ep.recv(data)
+                await ep.send(data)
 
 
-async def await_client(args, port):
+async def await_client(args: Any, port: int) -> float:
     async with hawser.connect("127.0.0.1", port) as ep:
         data = bytearray(args.size)
-        count = args.count
-        for _ in range(count // 10):
-            await ep.send(data)
-            await ep.recv(data)
-        start = time.perf_counter()
-        for _ in range(count):
-            await ep.send(data)
-            await ep.recv(data)
-        return (time.perf_counter() - start) / count / 2
+        times = []
+        for _ in range(args.count // args.chunk):
+            if args.pause:
+                time.sleep(args.pause)
+            start = clock()
+            for _ in range(args.chunk):
+                await ep.send(data)
+                await ep.recv(data)
+            times.append(clock() - start)
+        return summary(args, times[len(times) // 10 :])
 
 
-async def ucp_server(args, tell):
+async def ucp_server(args: Any, tell: Callable[[int], None]) -> None:
+    from hawser import ucp
+
     done = asyncio.get_running_loop().create_future()
 
-    async def serve(ep):
+    async def serve(ep: Any) -> None:
         data = bytearray(args.size)
-        for _ in range(args.count + args.count // 10):
+        for _ in range(args.count):
             await ep.recv(data)
             await ep.send(data)
         await ep.close()
@@ -80,26 +76,29 @@ async def ucp_server(args, tell):
     listener.close()
 
 
-async def ucp_client(args, port):
+async def ucp_client(args: Any, port: int) -> float:
+    from hawser import ucp
+
     ep = await ucp.create_endpoint("127.0.0.1", port)
     data = bytearray(args.size)
-    for _ in range(args.count // 10):
-        await ep.send(data)
-        await ep.recv(data)
-    start = time.perf_counter()
-    for _ in range(args.count):
-        await ep.send(data)
-        await ep.recv(data)
-    took = (time.perf_counter() - start) / args.count / 2
+    times = []
+    for _ in range(args.count // args.chunk):
+        if args.pause:
+            time.sleep(args.pause)
+        start = clock()
+        for _ in range(args.chunk):
+            await ep.send(data)
+            await ep.recv(data)
+        times.append(clock() - start)
     await ep.close()
-    return took
+    return summary(args, times[len(times) // 10 :])
 
 
-async def streams_server(args, tell):
+async def streams_server(args: Any, tell: Callable[[int], None]) -> None:
     done = asyncio.get_running_loop().create_future()
 
-    async def serve(reader, writer):
-        for _ in range(args.slow + args.slow // 10):
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(args.slow):
             writer.write(await reader.readexactly(args.size))
         await writer.drain()
         done.set_result(None)
@@ -110,107 +109,92 @@ async def streams_server(args, tell):
     server.close()
 
 
-async def streams_client(args, port):
+async def streams_client(args: Any, port: int) -> float:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     data = bytes(args.size)
-    for _ in range(args.slow // 10):
-        writer.write(data)
-        await reader.readexactly(args.size)
-    start = time.perf_counter()
-    for _ in range(args.slow):
-        writer.write(data)
-        await reader.readexactly(args.size)
-    return (time.perf_counter() - start) / args.slow / 2
+    times = []
+    for _ in range(args.slow // args.chunk):
+        if args.pause:
+            time.sleep(args.pause)
+        start = clock()
+        for _ in range(args.chunk):
+            writer.write(data)
+            await reader.readexactly(args.size)
+        times.append(clock() - start)
+    return summary(args, times)
 
 
-async def sync_server(args, tell):
+async def sync_server(args: Any, tell: Callable[[int], None]) -> None:
     with hawser.sync.listen(host="127.0.0.1") as listener:
         tell(listener.port)
         with listener.accept() as ep:
             data = bytearray(args.size)
-            for _ in range(args.count + args.count // 10):
+            for _ in range(args.count):
                 ep.recv(data)
                 ep.send(data)
 
 
-async def sync_client(args, port):
+async def sync_client(args: Any, port: int) -> float:
     with hawser.sync.connect("127.0.0.1", port) as ep:
         data = bytearray(args.size)
-        for _ in range(args.count // 10):
-            ep.send(data)
-            ep.recv(data)
-        start = time.perf_counter()
-        for _ in range(args.count):
-            ep.send(data)
-            ep.recv(data)
-        return (time.perf_counter() - start) / args.count / 2
+        times = []
+        for _ in range(args.count // args.chunk):
+            if args.pause:
+                time.sleep(args.pause)
+            start = clock()
+            for _ in range(args.chunk):
+                ep.send(data)
+                ep.recv(data)
+            times.append(clock() - start)
+        return summary(args, times[len(times) // 10 :])
 
 
-WAYS = {
+WAYS: dict[str, tuple[peers.Server, peers.Client]] = {
     "await": (await_server, await_client),
     "sync": (sync_server, sync_client),
     "ucp": (ucp_server, ucp_client),
-    "asyncio streams": (streams_server, streams_client),
+    "streams": (streams_server, streams_client),
 }
 
 
-def run_server(way, args, pipe):
-    os.sched_setaffinity(0, [args.cpus[0]])
-    asyncio.run(WAYS[way][0](args, pipe.send))
+def raw(args: Any) -> float:
+    """Half a round trip of raw UCX, in seconds."""
+    if args.pause:
+        command = [str(Path(args.build) / "bench" / "pause"), str(args.count), str(int(args.pause * 1e6))]
+        done = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        return float(done["half_round_trip_ns"]) * 1e-9
+    found = peers.raw(args, "-t", "tag_lat", "-s", str(args.size), "-n", str(args.count), "--percentiles")
+    return float(found["percentile_us"]) * 1e-6
 
 
-def run_client(way, args, pipe):
-    os.sched_setaffinity(0, [args.cpus[1]])
-    pipe.send(asyncio.run(WAYS[way][1](args, pipe.recv())))
-
-
-def measure(way, args):
-    server_pipe, server_end = mp.Pipe()
-    client_pipe, client_end = mp.Pipe()
-    server = mp.Process(target=run_server, args=(way, args, server_end))
-    client = mp.Process(target=run_client, args=(way, args, client_end))
-    server.start()
-    client.start()
-    client_pipe.send(server_pipe.recv())
-    took = client_pipe.recv()
-    client.join()
-    server.join()
-    return took
-
-
-def raw(args):
-    """Half a round trip of ucx_perftest, in seconds."""
-    command = [os.path.join(args.build, "hawser"), "perf", "--json", "--compare", "1", "-t", "tag_lat", "-s", str(args.size)]
-    command += ["-n", str(args.count)]
-    done = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    return done["rounds"][0]["raw"]["overall_us"] * 1e-6
-
-
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build")
     parser.add_argument("--size", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--count", type=int, default=50_000)
+    parser.add_argument("--count", type=int, default=50_000, help="round trips")
+    parser.add_argument("--pause", type=float, default=0.0)
+    parser.add_argument("--way", action="append", choices=sorted(WAYS), help="all if none is given")
     parser.add_argument("--ucx", default="", help="system, wheel or a folder")
+    parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    args.slow = max(100, args.count // 50)
-    cpus = sorted(os.sched_getaffinity(0))
-    args.cpus = (cpus[1 % len(cpus)], cpus[0])
-    os.environ["HAWSER_UCX"] = args.ucx or hawser.library()["ucx_path"]
-    found = {"raw": []} | {way: [] for way in WAYS}
+    args.chunk = 1 if args.pause else CHUNK
+    args.count -= args.count % args.chunk
+    args.slow = args.count if args.pause else max(10, args.count // 50 // CHUNK) * CHUNK
+    peers.place(args)
+    ways = args.way or list(WAYS)
+    found: dict[str, list[float]] = {"raw": []} | {way: [] for way in ways}
     for _ in range(args.rounds):
         found["raw"].append(raw(args))
-        for way in WAYS:
-            found[way].append(measure(way, args))
+        for way in ways:
+            found[way].append(peers.measure(*WAYS[way], args))
+    if args.json:
+        print(json.dumps({"seconds": found}))
+        return
     base = statistics.median(found["raw"])
     for way, times in found.items():
         took = statistics.median(times)
-        print(f"{way:16} {took * 1e9:9.0f} ns   {took / base:8.2f} x raw   {(took - base) * 1e9:+9.0f} ns", flush=True)
-    result = {"case": "python_pingpong", "ucx": os.environ["HAWSER_UCX"], "size": args.size, "seconds": found}
-    os.makedirs(os.path.join(args.build, "bench"), exist_ok=True)
-    with open(os.path.join(args.build, "bench", "results.jsonl"), "a") as out:
-        out.write(json.dumps(result) + "\n")
+        print(f"{way:10} {took * 1e9:9.0f} ns   {took / base:8.2f} x raw   {(took - base) * 1e9:+9.0f} ns", flush=True)
 
 
 if __name__ == "__main__":
