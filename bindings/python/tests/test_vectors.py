@@ -74,7 +74,7 @@ def calls(worker):
         "hws_tag_probe": lambda id: _core.probe(id, 1, 1, False),
         "hws_message_recv": lambda id: _core.message_recv(worker, id, bytearray(8), None),
         "hws_stream_send": lambda id: endpoint(id).stream_send(b"data"),
-        "hws_stream_recv": lambda id: endpoint(id)._stream_recv(bytearray(8)),
+        "hws_stream_recv": lambda id: endpoint(id).stream_recv(bytearray(8)),
         "hws_am_send": lambda id: endpoint(id).send_am(b"data", 1),
         "hws_multi_send": lambda id: _core.multi_send(worker, id, [b"data"], 1, None, 0),
         "hws_multi_recv": lambda id: _core.multi_recv(worker, id, 1, 1, None),
