@@ -1,6 +1,6 @@
 /*
  * What instructions.c does, on UCX itself: two UCX workers of one process with peer error handling.
- * The only program here that links UCX.
+ * Links UCX, as raw_ucx_pause.c does.
  *
  *     raw_ucx_instructions [tag|callback|am] [COUNT]        (tag and callback are the same here)
  */

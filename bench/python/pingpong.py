@@ -6,7 +6,7 @@
 Every round runs each way once, in turns, both sides pinned to a core of their own; raw UCX is ucx_perftest of the same
 UCX. What counts is the median of chunks of 32 round trips (raw: the median round trip): seconds of half a round trip.
 --pause: seconds that the client waits before each ping, so that the server is asleep when it comes; then every round
-trip is timed alone, and raw UCX is bench/pause of the build, a server that sleeps in ucp_worker_wait().
+trip is timed alone, and raw UCX is raw_ucx_pause, whose server sleeps too.
 Prints a table, or JSON with --json.
 """
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import statistics
 import subprocess
 import time
@@ -160,8 +161,12 @@ WAYS: dict[str, tuple[peers.Server, peers.Client]] = {
 def raw(args: Any) -> float:
     """Half a round trip of raw UCX, in seconds."""
     if args.pause:
-        command = [str(Path(args.build) / "bench" / "pause"), str(args.count), str(int(args.pause * 1e6))]
-        done = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        command = [str(Path(args.build) / "bench" / "raw_ucx_pause"), str(args.count), str(int(args.pause * 1e6))]
+        environment = {"LD_LIBRARY_PATH": os.environ["HAWSER_UCX"], "UCX_TLS": "posix,cma,self,tcp", **os.environ}
+        run = subprocess.run(
+            [*command, *map(str, args.cpus)], capture_output=True, text=True, check=True, env=environment
+        )
+        done = json.loads(run.stdout)
         return float(done["half_round_trip_ns"]) * 1e-9
     found = peers.raw(args, "-t", "tag_lat", "-s", str(args.size), "-n", str(args.count), "--percentiles")
     return float(found["percentile_us"]) * 1e-6

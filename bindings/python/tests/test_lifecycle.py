@@ -14,7 +14,8 @@ from conftest import run_script
 import hawser
 
 ECHO = """
-import asyncio, sys, hawser
+import asyncio, logging, sys, hawser
+logging.getLogger("asyncio").setLevel(logging.ERROR)  # debug mode tells of steps that a busy machine makes slow
 
 async def echo(count=3, close=True):
     listener = hawser.listen(host="127.0.0.1")
