@@ -138,6 +138,90 @@ def test_views_keep_memory(context):
         plain.mem_register(bytearray())
 
 
+def test_views_of_a_closed_context(context):
+    plain = hawser.Context(["rma"])
+    memory = plain.mem_alloc(1000)
+    view = memory.buffer
+    with pytest.raises(BufferError, match="views of memory"):
+        plain.close()
+    view[999] = 1
+    del view
+    plain.close()
+    with pytest.raises(ValueError, match="closed"):
+        _ = memory.buffer
+    memory.close()
+
+
+async def test_views_of_a_closed_endpoint(pair, memory):
+    client, _ = pair
+    key = client.rkey_unpack(memory.rkey_pack())
+    if not key.direct:
+        pytest.skip("this memory is not mapped: there are no views of it")
+    view = key.view(0, 8)
+    for holder in (client, client.worker, client.worker.context):
+        with pytest.raises(BufferError, match="views of memory"):
+            holder.close()
+    with pytest.raises(BufferError, match="views of memory"):
+        client.abort()
+    view[:] = bytes(8)
+    assert client.connected
+    del view
+    await client.close()
+    with pytest.raises(hawser.HawserError):
+        key.view(0, 8)
+
+
+async def test_plan_closed_while_it_goes_on(context):
+    """What was posted goes on, and holds its buffers."""
+    memory = context.mem_register(bytearray(8 << 20))
+    async with hawser.Worker(context) as here, hawser.Worker(context) as there:
+        async with (
+            hawser.listen(host="127.0.0.1", worker=there) as listener,
+            hawser.connect("127.0.0.1", listener.port, worker=here) as client,
+            await listener.accept(),
+        ):
+            key = client.rkey_unpack(memory.rkey_pack())
+            for _ in range(5):
+                out = bytearray(b"p" * (8 << 20))
+                plan = client.plan([("put", key, 0, out)])
+                posted = plan.post()
+                plan.close()
+                if not posted.done():
+                    with pytest.raises(BufferError):
+                        out.clear()
+                with pytest.raises(hawser.HawserError):
+                    plan.post()
+                assert await posted == 8 << 20
+                assert bytes(memory.buffer[-3:]) == b"ppp"
+                out.clear()
+                memory.buffer[-3:] = b"..."
+            gone = client.plan([("put", key, 0, bytes(8 << 20))])
+            posted = gone.post()
+            posted.cancel()
+            gone.close()
+            del gone, posted
+            gc.collect()
+    memory.close()
+
+
+async def test_backlog_of_peers_by_address(context):
+    """Peers that nobody accepts are turned away from a number on."""
+    async with hawser.Worker(context, backlog=2) as here, hawser.Worker(context) as there:
+        here._watch()
+        address = here.address()
+        ends = [await hawser.connect_address(address, worker=there, timeout=20) for _ in range(3)]
+        for _ in range(2000):
+            if not ends[2].connected:
+                break
+            await asyncio.sleep(0.01)
+        assert [end.connected for end in ends] == [True, True, False]
+        accepted = [await here.accept() for _ in range(2)]
+        ends.append(await hawser.connect_address(address, worker=there, timeout=20))
+        accepted.append(await here.accept())
+        for end in ends + accepted:
+            await end.close()
+
+
 @pytest.mark.parametrize("hello", [True, False])
 async def test_addresses(context, hello):
     with context.mem_alloc(100) as memory:

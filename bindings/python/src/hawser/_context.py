@@ -8,7 +8,7 @@ from typing import Any
 
 from . import _constants as c
 from . import _core
-from ._remote import RegisteredMemory, hold
+from ._remote import RegisteredMemory, check_views, hold
 
 _FEATURES = {
     "tag": c.Feature.TAG,
@@ -35,6 +35,8 @@ class Context:
     """
 
     id = 0
+
+    _mapped: Any = None
 
     def __init__(
         self,
@@ -77,9 +79,13 @@ class Context:
         return RegisteredMemory(self, _core.mem_alloc(self.id, length))
 
     def close(self, timeout: float = 5.0) -> None:
-        """Close it, with the workers that are left, and wait for that at most `timeout` seconds."""
+        """Close it, with the workers that are left, and wait for that at most `timeout` seconds.
+
+        Raises BufferError while there are views of its memory.
+        """
         if self._closed:
             return
+        check_views(self)
         self._closed = True
         _core.close_wait(self.id, int(timeout * 1e9))
 

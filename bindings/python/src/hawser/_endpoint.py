@@ -11,8 +11,8 @@ from typing import Any
 from . import _constants as c
 from . import _core, _errors
 from ._objects import from_buffers, to_buffers
-from ._remote import Plan, RemoteKey
-from ._worker import Message, Probed, Waiters, Worker, default_worker, probe
+from ._remote import Plan, RemoteKey, check_views
+from ._worker import Message, Probed, Waiters, Worker, default_worker, log, probe
 
 _ENDPOINT_CLASS: Any = None
 
@@ -28,6 +28,7 @@ class Endpoint(_core.Endpoint):
     owner: Any = None  # what another API made of it
     warns = True  # of being dropped without a close
     _accepting: _core.Operation | None = None
+    _mapped: Any = None
 
     def __init__(self, worker: Worker, id: int) -> None:
         self._attach(worker, id)
@@ -170,15 +171,23 @@ class Endpoint(_core.Endpoint):
         return self._state == "open" and self._error is None
 
     def abort(self) -> None:
-        """Close at once: pending operations end with CanceledError, the peer sees a failure."""
+        """Close at once: pending operations end with CanceledError, the peer sees a failure.
+
+        Raises BufferError while there are views of the peer's memory.
+        """
         if self._state != "closed":
+            check_views(self)
             self._state = "closing"
             with contextlib.suppress(_errors.HawserError):
                 _core.abort(self.id)
 
     def close(self) -> _core.Operation:
-        """Complete what was sent, say goodbye and close; await the result, or wait() for it."""
+        """Complete what was sent, say goodbye and close; await the result, or wait() for it.
+
+        Raises BufferError while there are views of the peer's memory.
+        """
         if self._closing is None:
+            check_views(self)
             self._closing = _core.operation(self.worker)
             if self._state == "closed":
                 self._closing._end()
@@ -316,7 +325,11 @@ def _deadline(timeout: float | None) -> int:
 
 
 def _came_by_address(worker: Worker, id: int) -> None:
-    worker._peers.put(Endpoint(worker, id))
+    if len(worker._peers.things) < worker.backlog:
+        worker._peers.put(Endpoint(worker, id))
+    else:
+        log.warning("%r: a peer that came by address is turned away: %d wait for accept()", worker, worker.backlog)
+        _core.close(id)
 
 
 Worker._by_address = staticmethod(_came_by_address)

@@ -42,10 +42,17 @@ class _Use:
 
 
 class _Mapped:
-    """Memory by its address, as memoryviews; how many there are is known."""
+    """Memory by its address, as memoryviews; how many there are is known.
 
-    def __init__(self) -> None:
+    holders: what takes the memory along when it is closed: endpoint, worker, context.
+    """
+
+    def __init__(self, *holders: Any) -> None:
         self._uses: weakref.WeakSet[_Use] = weakref.WeakSet()
+        for holder in holders:
+            if holder._mapped is None:
+                holder._mapped = weakref.WeakSet()
+            holder._mapped.add(self)
 
     def view(self, address: int, length: int, owner: Any) -> memoryview:
         """A view that keeps `owner` alive."""
@@ -57,6 +64,12 @@ class _Mapped:
     @property
     def used(self) -> bool:
         return len(self._uses) > 0
+
+
+def check_views(holder: Any) -> None:
+    """Raise BufferError while there are views of memory that goes with `holder`."""
+    if holder._mapped is not None and any(mapped.used for mapped in holder._mapped):
+        raise BufferError(f"there are views of memory that {holder!r} holds")
 
 
 class _Object:
@@ -94,12 +107,12 @@ class RegisteredMemory(_Object):
         self.length: int
         self.address, self.length, kind = _core.mem_query(id)
         self.kind = c.Memory(kind)
-        self._mapped = _Mapped()
+        self._mapped = _Mapped(context) if kept is None else _Mapped()
 
     @property
     def buffer(self) -> memoryview:
         """The memory itself."""
-        if not self.id:
+        if not self.id or self.context.closed:
             raise ValueError("the memory is closed")
         return self._mapped.view(self.address, self.length, self if self._kept is None else self._kept)
 
@@ -118,7 +131,8 @@ class RegisteredMemory(_Object):
             raise BufferError("there are views of this memory")
         id, self.id, self._kept = self.id, 0, None
         if id:
-            _core.close(id)
+            with contextlib.suppress(_errors.StaleError):  # it went with its context
+                _core.close(id)
 
     def __len__(self) -> int:
         return self.length
@@ -141,7 +155,8 @@ class RemoteKey(_Object):
         self.length = None if length == c.FOREVER else length
         self.kind = c.Memory(kind)
         self.direct = bool(direct)
-        self._mapped = _Mapped()
+        worker = endpoint.worker
+        self._mapped = _Mapped(endpoint, worker, worker.context)
 
     def put(self, buffer: Any, offset: int = 0, timeout: float | None = None) -> Any:
         """Write a buffer to the peer's memory. Done: the buffer can be used again; after a flush

@@ -15,6 +15,7 @@ from . import _constants as c
 from . import _core, _errors
 from ._address import flags_of
 from ._context import Context
+from ._remote import check_views
 
 log = logging.getLogger("hawser")
 
@@ -35,9 +36,11 @@ class Worker(_core.Worker):
     spin: how long, in seconds, an await makes progress itself before the loop goes on.
     am_ids: active messages with these ids are kept for Endpoint.recv_am() from the beginning, with
     others from the first recv_am() or am_handler() on; before that they are dropped.
+    backlog: peers that came by an address and wait for accept(); more are turned away.
     """
 
     _by_address: Callable[[Any, int], None] | None = None  # takes peers that came by our address
+    _mapped: Any = None
 
     def __init__(
         self,
@@ -48,6 +51,7 @@ class Worker(_core.Worker):
         spin: float = 50e-6,
         spares: int = 0,
         am_ids: Iterable[int] = (0,),
+        backlog: int = 1024,
     ) -> None:
         self._state = "new"
         self.context = context
@@ -55,6 +59,7 @@ class Worker(_core.Worker):
         self._handlers: dict[int, Callable[..., None]] = {}
         self._closing: _core.Operation | None = None
         self._peers = Waiters(self)
+        self.backlog = backlog
         self._open(context.id, _MODES[progress], name, 0, int(spin * 1e9), spares)
         self._state = "open"
         if context.has("am"):
@@ -212,8 +217,12 @@ class Worker(_core.Worker):
         return {**_core.stats(self.id), **self._awaits}
 
     def close(self) -> _core.Operation:
-        """Close it with everything on it; await the result, or wait() for it."""
+        """Close it with everything on it; await the result, or wait() for it.
+
+        Raises BufferError while there are views of a peer's memory.
+        """
         if self._closing is None:
+            check_views(self)
             self._closing = _core.operation(self)
             if self._state == "open":
                 self._state = "closing"
@@ -356,9 +365,10 @@ def _close_defaults() -> None:
     for close in at_exit:
         close()
     for worker in list(_defaults.values()):
-        worker.close_wait(1.0)
+        with contextlib.suppress(BufferError):
+            worker.close_wait(1.0)
     _defaults.clear()
     if _context is not None:
         context, _context = _context, None
-        with contextlib.suppress(_errors.HawserError):
+        with contextlib.suppress(_errors.HawserError, BufferError):
             context.close(1.0)

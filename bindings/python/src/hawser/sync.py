@@ -10,6 +10,7 @@ has a worker of its own, closed when Python ends.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -40,10 +41,12 @@ def default_worker() -> Worker:
 def _close_defaults() -> None:
     global _context
     while _workers:
-        _workers.pop().close_wait(1.0)
+        with contextlib.suppress(BufferError):
+            _workers.pop().close_wait(1.0)
     if _context is not None:
         context, _context = _context, None
-        context.close(1.0)
+        with contextlib.suppress(BufferError):
+            context.close(1.0)
 
 
 @_core.own
