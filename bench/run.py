@@ -221,12 +221,25 @@ def multi(what, goal):
     return case
 
 
+def python(bench):
+    """The Python that has hawser: this one, or that of .venv beside the build."""
+    if importlib.util.find_spec("hawser") is not None:
+        return sys.executable
+    beside = os.path.join(os.path.dirname(bench.build), ".venv", "bin", "python")
+    if not os.access(beside, os.X_OK):
+        raise Skip(f"hawser is not installed for {sys.executable}, and there is no {beside}")
+    return beside
+
+
+def python_program(bench, name, *arguments):
+    """What a program of bench/python printed."""
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "python", f"{name}.py")
+    return json.loads(bench.run([python(bench), program, *arguments], UCX_WARN_UNUSED_ENV_VARS="n"))
+
+
 def python_calls(bench):
     """One call of the C library from Python: the module made by SWIG against the handwritten extension."""
-    if importlib.util.find_spec("hawser") is None:
-        raise Skip(f"hawser is not installed for {sys.executable}")
-    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "python", "calls.py")
-    rounds = bench.json([sys.executable, program, bench.rounds, bench.count(1000000)])["rounds"]
+    rounds = python_program(bench, "calls", bench.rounds, bench.count(1000000))["rounds"]
     ns = {way: statistics.median(r[way] for r in rounds) for way in rounds[0]}
     ratio = spread([r["swig"] / r["extension"] for r in rounds])
     text = ", ".join(f"{way} {ns[way]:.0f}" for way in ns) + " ns a call"
@@ -235,12 +248,48 @@ def python_calls(bench):
     return text, ratio, "swig < ctypes", ns["swig"] < ns["ctypes"], {"rounds": rounds}
 
 
-def credits(bench, count, *options):
-    rounds = bench.json([bench.program("bench", "credits"), bench.rounds, count, *options])["rounds"]
-    on, off = (statistics.median(r[k] for r in rounds) for k in ("on", "off"))
-    ratio = spread([r["on"] / r["off"] for r in rounds])
-    return (f"{on / 1e6:.2f} M/s, without {off / 1e6:.2f}", ratio, ">= 0.95", ratio["median"] >= 0.95,
-            {"rounds": rounds})
+def python_latency(limit, added):
+    """Half a round trip of 8 bytes through Python against raw UCX."""
+
+    def case(bench, way):
+        seconds = python_program(bench, "pingpong", "--json", "--build", bench.build, "--rounds", bench.rounds,
+                                 "--count", bench.count(200000), "--way", way)["seconds"]
+        raw, mine = (statistics.median(seconds[k]) * 1e9 for k in ("raw", way))
+        ratio = spread([m / r for m, r in zip(seconds[way], seconds["raw"])])
+        return (f"{mine:.0f} ns, raw {raw:.0f}, {mine - raw:+.0f} ns", ratio, f"<= {limit} or <= {added} ns added",
+                ratio["median"] <= limit or mine - raw <= added, seconds)
+
+    return case
+
+
+def python_streams(bench):
+    """An awaited message against the same through asyncio's streams."""
+    seconds = python_program(bench, "pingpong", "--json", "--build", bench.build, "--rounds", bench.rounds,
+                             "--count", bench.count(200000), "--way", "await", "--way", "streams")["seconds"]
+    ratio = spread([s / a for a, s in zip(seconds["await"], seconds["streams"])])
+    mine, streams = (statistics.median(seconds[k]) for k in ("await", "streams"))
+    return (f"{mine * 1e9:.0f} ns, streams {streams * 1e6:.1f} us", ratio, ">= 100", ratio["median"] >= 100, seconds)
+
+
+def python_asleep(bench):
+    """The other side waits 1 ms between messages: what Python adds to raw UCX that sleeps."""
+    seconds = python_program(bench, "pingpong", "--json", "--build", bench.build, "--rounds", bench.rounds,
+                             "--count", bench.count(2000), "--way", "await", "--pause", 0.001)["seconds"]
+    raw, mine = (statistics.median(seconds[k]) * 1e6 for k in ("raw", "await"))
+    return (f"{mine:.1f} us, raw {raw:.1f}, {mine - raw:+.1f} us", None, "<= 15 us added", mine - raw <= 15, seconds)
+
+
+def python_pair(program, mine, other, goal, scale, unit):
+    """Two rates in turns: `mine` of `program` against `other`."""
+
+    def case(bench, *arguments):
+        rounds = python_program(bench, program, "--rounds", bench.rounds, *arguments)["rounds"]
+        ratio = spread([r[mine] / r[other] for r in rounds])
+        here, there = (statistics.median(r[k] for r in rounds) / scale for k in (mine, other))
+        return (f"{here:.3g} {unit}, {other} {there:.3g}", ratio, f">= {goal}", ratio["median"] >= goal,
+                {"rounds": rounds})
+
+    return case
 
 
 def connections(bench, *arguments):
@@ -312,6 +361,17 @@ def cases(bench):
     yield "thousand", thousand, (), False
     yield "allocations", allocations, (), True
     yield "python-calls", python_calls, (), True
+    yield "python-await", python_latency(1.4, 100), ("await",), True
+    yield "python-sync", python_latency(1.4, 100), ("sync",), True
+    yield "python-ucp", python_latency(2.5, 300), ("ucp",), True
+    yield "python-streams", python_streams, (), True
+    yield "python-asleep", python_asleep, (), True
+    yield ("python-flight", python_pair("flight", "await", "streams", 20, 1e3, "thousand a second"),
+           ("--each", n(200)), True)
+    yield "python-idle", python_pair("idle", "with", "alone", 0.99, 1e6, "million a second"), (), True
+    for name, size, count, window in (("1m", MIB, 5000, 16), ("64m", 64 * MIB, 100, 4)):
+        yield (f"python-bandwidth-{name}", python_pair("bandwidth", "await", "raw", 0.95, 1e9, "GB/s"),
+               ("--build", bench.build, "--size", size, "--count", n(count), "--window", window), True)
 
 
 # ---- the run ----
