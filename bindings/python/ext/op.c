@@ -345,7 +345,7 @@ int op_import(PyObject *module)
         {"cancelled", op_cancelled, METH_NOARGS, NULL},
         {"result", op_result, METH_NOARGS, NULL},
         {"exception", op_exception, METH_NOARGS, NULL},
-        {"add_done_callback", FN(op_add_done_callback), KEYWORDS, NULL},
+        {"add_done_callback", FN(op_add_done_callback), METH_FASTCALL | METH_KEYWORDS, NULL},
         {"remove_done_callback", op_remove_done_callback, METH_O, NULL},
         {"get_loop", op_get_loop, METH_NOARGS, NULL},
         {"_end", op_end, METH_VARARGS, NULL},

@@ -37,7 +37,8 @@ PyObject *op_on_end(PyObject *self, PyObject *arg);
 PyObject *op_remove_done_callback(PyObject *self, PyObject *arg);
 PyObject *op_get_loop(PyObject *self, PyObject *arg);
 PyObject *op_cancel(PyObject *self, PyObject *args, PyObject *kwargs);
-PyObject *op_add_done_callback(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *op_add_done_callback(PyObject *self, PyObject *const *args, Py_ssize_t n,
+                               PyObject *kwnames);
 
 /* op_wait.c */
 /** The running loop is the one where it is waited for. -1 with an error set. */

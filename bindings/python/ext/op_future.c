@@ -2,9 +2,10 @@
  * The operation as a future: callbacks of those who wait, and cancelling.
  */
 #include "op.h"
+#include "arguments.h"
 
 PyObject *op_cancelled_error;
-static PyObject *invalid_state, *copy_context;
+static PyObject *invalid_state, *copy_context, *run_name;
 
 /* ---- Those who wait ---- */
 
@@ -27,7 +28,7 @@ static void schedule(struct op *op, PyObject *callback, PyObject *context, struc
         return;
     }
     if (direct != NULL && direct->loop == op->loop) {
-        r = PyObject_CallMethod(context, "run", "OO", callback, (PyObject *)op);
+        r = PyObject_CallMethodObjArgs(context, run_name, callback, (PyObject *)op, NULL);
         Py_XDECREF(r);
         unraisable(callback);
         return;
@@ -179,18 +180,19 @@ PyObject *op_exception(PyObject *self, PyObject *unused)
     return op_failure(op);
 }
 
-PyObject *op_add_done_callback(PyObject *self, PyObject *args, PyObject *kwargs)
+PyObject *op_add_done_callback(PyObject *self, PyObject *const *args, Py_ssize_t n,
+                               PyObject *kwnames)
 {
-    static char *names[] = {"fn", "context", NULL};
+    static struct signature signature = {"add_done_callback", 2, 1, {"fn", "context"}, {NULL}};
     struct op *op = (struct op *)(void *)self;
-    PyObject *fn, *context = Py_None, *pair;
+    PyObject *a[2], *fn, *context, *pair;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$O:add_done_callback", names, &fn,
-                                     &context) ||
-        op_bind(op) < 0) {
+    if (arguments(&signature, args, n, kwnames, a) < 0 || op_bind(op) < 0) {
         return NULL;
     }
-    if (context == Py_None) {
+    fn = a[0];
+    context = a[1];
+    if (context == NULL || context == Py_None) {
         context = PyObject_CallNoArgs(copy_context);
         if (context == NULL) {
             return NULL;
@@ -302,5 +304,9 @@ int op_future_import(void)
     }
     copy_context = PyObject_GetAttrString(m, "copy_context");
     Py_DECREF(m);
-    return op_cancelled_error == NULL || invalid_state == NULL || copy_context == NULL ? -1 : 0;
+    run_name = PyUnicode_InternFromString("run");
+    return op_cancelled_error == NULL || invalid_state == NULL || copy_context == NULL ||
+                   run_name == NULL
+               ? -1
+               : 0;
 }
