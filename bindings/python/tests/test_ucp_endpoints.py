@@ -19,6 +19,10 @@ def test_one_module_by_two_names():
     import ucp._libs.ucx_api as api
 
     assert api is ucp.ucx_api
+    from ucp._version import __version__
+    from ucp.benchmarks.utils import run_cluster_server
+
+    assert ucp.__version__ == __version__ and sys.modules[run_cluster_server.__module__] is ucp.benchmarks.utils
 
 
 def test_nothing_is_opened_early():
@@ -240,6 +244,61 @@ async def test_reset_is_refused_while_something_is_open():
     client.abort()
     await asyncio.sleep(0.05)
     ucp.reset()
+
+
+def test_reset_lets_the_other_end_finish():
+    """What a stopped loop has not run yet may hold an endpoint: reset() outside of a loop runs it."""
+    loop = asyncio.new_event_loop()
+
+    async def server(ep):
+        await ep.recv(bytearray(1))
+        await asyncio.sleep(0.05)
+        await ep.close()
+
+    async def main():
+        _, client = await connected(server)
+        await client.send(b"1")
+
+    loop.run_until_complete(main())
+    ucp.reset()
+    listener = loop.run_until_complete(connected(server))
+    with pytest.raises(ucp.exceptions.UCXError, match="Trying to reset UCX"):
+        ucp.reset()
+    del listener
+    ucp.reset()
+    loop.close()
+
+
+async def test_closed_by_the_peer_at_the_next_await():
+    """The peer closes once we have its last message; we see that when we wait again."""
+
+    async def server(ep):
+        await ep.send(b"1")
+        await ep.close()
+
+    listener, client = await connected(server)
+    await asyncio.sleep(0.2)
+    await client.recv(bytearray(1))
+    assert isinstance(client.ucx_info(), str) and client.get_ucp_worker() == ucp.get_ucp_worker()
+    with pytest.raises(ucp.exceptions.UCXCanceled, match=r"Recv.*tag"):
+        await client.recv(bytearray(1))
+    with pytest.raises((ucp.exceptions.UCXCloseError, ucp.exceptions.UCXConnectionReset)):
+        await client.recv(bytearray(1))
+    await client.close()
+    listener.close()
+
+
+@pytest.mark.parametrize("am", [False, True])
+async def test_closed_by_the_peer_before_we_receive(am):
+    async def server(ep):
+        await ep.close()
+
+    listener, client = await connected(server)
+    await asyncio.sleep(0.2)
+    with pytest.raises(ucp.exceptions.UCXCanceled, match="am_recv" if am else "Recv.*tag"):
+        await (client.am_recv() if am else client.recv(bytearray(1)))
+    await client.close()
+    listener.close()
 
 
 async def test_many_clients():

@@ -64,15 +64,46 @@ async def test_connect_by_address():
     assert process.exitcode == 0
 
 
+def leaving(pipe):
+    pipe.send(bytes(ucp.get_worker_address()))
+    pipe.recv()
+    ucp.reset()
+    pipe.send("gone")
+
+
+@pytest.mark.parametrize("am", [False, True])
+async def test_send_to_one_that_left(am, monkeypatch):
+    """UCX tells of a reset or of a timeout: programs that handle either are served."""
+    monkeypatch.setenv("UCX_KEEPALIVE_INTERVAL", "100ms")
+    here, there = mp.Pipe()
+    process = mp.Process(target=leaving, args=(there,))
+    process.start()
+    ep = await ucp.create_endpoint_from_worker_address(ucp.get_ucx_address_from_buffer(here.recv()))
+    here.send("leave")
+    assert here.recv() == "gone"
+    for kind, text in (
+        (ucp.exceptions.UCXError, "Endpoint timeout"),
+        (ucp.exceptions.UCXConnectionReset, "Connection reset by remote peer"),
+    ):
+        with pytest.raises(kind, match=text):
+            await asyncio.wait_for(ep.am_send(b"x") if am else ep.send(b"x", tag=0, force_tag=True), 30)
+    ep.abort()
+    await asyncio.to_thread(process.join, 20)
+    assert process.exitcode == 0
+
+
 class Loop:
     """A worker connected to itself, and some of its memory."""
 
-    def __init__(self, size=1000):
+    def __init__(self, by_address, size=1000):
         self.context = ucx_api.UCXContext()
         self.worker = ucx_api.UCXWorker(self.context)
         self.peers = []
-        self.listener = ucx_api.UCXListener(self.worker, 0, self.accept)
-        self.ep = ucx_api.UCXEndpoint.create(self.worker, "127.0.0.1", self.listener.port, True)
+        if by_address:
+            self.ep = ucx_api.UCXEndpoint.create_from_worker_address(self.worker, self.worker.get_address(), True)
+        else:
+            self.listener = ucx_api.UCXListener(self.worker, 0, self.accept)
+            self.ep = ucx_api.UCXEndpoint.create(self.worker, "127.0.0.1", self.listener.port, True)
         self.memory = self.context.alloc(size)
         self.rkey = self.ep.unpack_rkey(self.memory.pack_rkey())
         self.remote = ucx_api.RemoteMemory(self.rkey, self.memory.address, self.memory.length)
@@ -92,8 +123,9 @@ def test_memory_handles(size):
         handle.close()
 
 
-def test_put_and_get():
-    loop = Loop()
+@pytest.mark.parametrize("by_address", [False, True])
+def test_put_and_get(by_address):
+    loop = Loop(by_address)
     out, into = os.urandom(100), bytearray(100)
     loop.remote.put_nbi(out, offset=50)
     blocking_flush(loop.ep)
@@ -119,8 +151,9 @@ def test_put_and_get():
         loop.remote.put_nbi(bytearray(10), offset=loop.memory.length)
 
 
-def test_io():
-    loop = Loop()
+@pytest.mark.parametrize("by_address", [False, True])
+def test_io(by_address):
+    loop = Loop(by_address)
     with ucx_api.UCXIO(loop.memory.address, 100, loop.rkey) as file:
         assert file.readable() and file.writable() and file.seekable()
         data = os.urandom(100)
@@ -138,8 +171,11 @@ def test_io():
 
 def peer(pipe):
     worker = ucx_api.UCXWorker(ucx_api.UCXContext())
-    port, packed, base, length = pipe.recv()
-    ep = ucx_api.UCXEndpoint.create(worker, "127.0.0.1", port, True)
+    where, packed, base, length = pipe.recv()
+    if isinstance(where, int):
+        ep = ucx_api.UCXEndpoint.create(worker, "127.0.0.1", where, True)
+    else:
+        ep = ucx_api.UCXEndpoint.create_from_worker_address(worker, where, True)
     rkey = ep.unpack_rkey(packed)
     into = bytearray(length)
     ucx_api.get_nbi(Array(into), length, base, rkey)
@@ -153,8 +189,9 @@ def peer(pipe):
     pipe.recv()
 
 
+@pytest.mark.parametrize("by_address", [False, True])
 @pytest.mark.parametrize("size", [10, 1 << 20])
-def test_two_processes(size):
+def test_two_processes(size, by_address):
     context = ucx_api.UCXContext()
     worker = ucx_api.UCXWorker(context)
     memory = bytearray(b"m" * size)
@@ -166,7 +203,8 @@ def test_two_processes(size):
     listener = ucx_api.UCXListener(
         worker, 0, lambda request: peers.append(ucx_api.UCXEndpoint.create_from_conn_request(worker, request, True))
     )
-    here.send((listener.port, handle.pack_rkey(), handle.address, size))
+    where = worker.get_address() if by_address else listener.port
+    here.send((where, handle.pack_rkey(), handle.address, size))
     told = bytearray(4)
     blocking_recv(worker, None, told, 5)
     assert told == b"done" and memory == b"n" * size

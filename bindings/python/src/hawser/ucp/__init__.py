@@ -7,11 +7,10 @@ from . import _libs, comm, exceptions, utils  # noqa: F401
 from . import continuous_ucx_progress as _continuous_ucx_progress  # noqa: F401
 from ._libs import arr, ucx_api, utils_test  # noqa: F401
 from ._libs.utils import get_address  # noqa: F401
+from ._version import __git_commit__, __version__  # noqa: F401
 from .core import *  # noqa: F403
 from .core import continuous_ucx_progress, get_ucx_version  # noqa: F401
 from .utils import get_ucxpy_logger  # noqa: F401
 
-__version__ = "0.45.0"
-__git_commit__ = ""
 __ucx_min_version__ = "1.13.1"
 __ucx_version__ = "{}.{}.{}".format(*get_ucx_version())

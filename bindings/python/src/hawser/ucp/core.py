@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import struct
+import time
 import weakref
 from collections.abc import Callable
 from functools import cache
@@ -21,7 +22,7 @@ from hawser._endpoint import connect as _connect
 from . import comm
 from ._libs import ucx_api
 from ._libs.arr import Array
-from ._libs.exceptions import ErrorCode, HawserError, check_short, translate, translate_receive
+from ._libs.exceptions import LOST, ErrorCode, HawserError, UCXPeerLost, check_short, translate, translate_receive
 from ._libs.utils import nvtx_annotate
 from .continuous_ucx_progress import BlockingMode, NonBlockingMode
 from .exceptions import UCXCanceled, UCXCloseError, UCXError
@@ -35,6 +36,7 @@ _ctx: ApplicationContext | None = None
 # Tags of the two messages that introduce an endpoint and that end it.
 _HELLO_TAG = 0x6877732D68656C6C
 _HELLO = struct.Struct("QQQ")
+_LET_END_SECONDS = 1.0
 _KEEP = 4096  # user tags of an endpoint whose hash is remembered
 
 
@@ -168,6 +170,12 @@ def _close_all(worker: ucx_api.UCXWorker, context: ucx_api.UCXContext) -> None:
     context.close()
 
 
+class _Context(ucx_api.UCXContext):
+    """The asyncio API has no remote memory: no peer gets at any."""
+
+    _plain_rma = False
+
+
 class ApplicationContext:
     """A context with its one worker. The module's functions use a global one."""
 
@@ -178,7 +186,7 @@ class ApplicationContext:
         connect_timeout: float | None = None,
     ) -> None:
         self.progress_tasks: list[Any] = []
-        self.context = ucx_api.UCXContext(config_dict)
+        self.context = _Context(config_dict)
         self.worker = ucx_api.UCXWorker(self.context)
         self.worker._loop_cancels = True
         if blocking_progress_mode is None:
@@ -351,6 +359,7 @@ class Endpoint:
         self._finished_recv_count = 0
         self._shutting_down_peer = False
         self._close_after_n_recv: int | None = None
+        self._peer_closes = False
         self._aborted = False
         self._told = False
 
@@ -392,7 +401,10 @@ class Endpoint:
                 await self._hawser.send(msg, self._tags["ctrl_send"])
             except HawserError as e:
                 error = UCXError(f"<{log}>: {e.text}")
-                logging.error("UCX failed closing worker %s: %r", hex(self._uid), error)
+                # A peer that closed first is no failure to whoever handles errors: closed() tells.
+                quiet = self.closed() and e.code == ErrorCode.PEER_CLOSED
+                say = logger.debug if quiet else logging.error
+                say("UCX failed closing worker %s: %r", hex(self._uid), error)
         finally:
             if not self.closed():
                 assert self._ctx is not None
@@ -434,11 +446,11 @@ class Endpoint:
         """Raise what ended it. What ends it between two calls cancels the next receive, as in UCX-Py,
         which learns of it only while that waits."""
         ep = self._ep
-        if ep is None:
-            raise UCXCloseError("Endpoint closed")
-        if receiving and not self._told and not ep.is_alive():
+        if receiving and not self._told and (self._peer_closes if ep is None else not ep.is_alive()):
             self._told = True
             raise UCXCanceled(receiving)
+        if ep is None:
+            raise UCXCloseError("Endpoint closed")
         if self._hawser._error is not None or self._hawser._state != "open":
             ep.raise_on_error()
             if self.closed():
@@ -485,7 +497,10 @@ class Endpoint:
         return True
 
     def _send_failed(self, e: HawserError, wire: int, buffer: Any) -> None:
-        error = translate(e, self._describe("Send", self._send_count - 1, wire, buffer))
+        name = self._describe("Send", self._send_count - 1, wire, buffer)
+        error: Exception = translate(e, name)
+        if self._tags is None and e.code in LOST and not self._aborted:
+            error = UCXPeerLost(f"<{name}>")
         if not isinstance(error, UCXCanceled) or self._aborted:
             raise error from e
 
@@ -515,9 +530,7 @@ class Endpoint:
         if got != (len(buffer) if type(buffer) in (bytearray, bytes) else _core.memory(buffer)[1]):
             name = self._describe("Recv", count, wire, buffer)
             check_short(name, got, _core.memory(buffer)[1])
-        self._finished_recv_count += 1
-        if self._finished_recv_count == self._close_after_n_recv:
-            self.abort()
+        self._received()
         return True
 
     async def _recv_of_worker(self, buffer: Any, wire: int) -> int:
@@ -576,9 +589,7 @@ class Endpoint:
             self._check_open("While waiting for am_recv the endpoint was closed")
         self._recv_count += 1
         received = await comm.am_recv(self._ep)
-        self._finished_recv_count += 1
-        if self._finished_recv_count == self._close_after_n_recv:
-            self.abort()
+        self._received()
         return received
 
     # ---- Objects ----
@@ -638,12 +649,39 @@ class Endpoint:
 
     def _peer_sent(self, n: int) -> None:
         """The peer closes after `n` messages; what the program asked for itself comes first."""
-        if self._close_after_n_recv is None:
-            self.close_after_n_recv(n, count_from_ep_creation=True)
+        if self._close_after_n_recv is not None:
+            return
+        self._peer_closes = True
+        if n > self._finished_recv_count:
+            self._close_after_n_recv = n
+        else:
+            self._all_received()
+
+    def _received(self) -> None:
+        """One message more; the last one that is to come closes the endpoint."""
+        self._finished_recv_count += 1
+        if self._finished_recv_count == self._close_after_n_recv:
+            self._all_received()
+
+    def _all_received(self) -> None:
+        """Close; if the peer asked for it a moment later: nobody expects that between two awaits."""
+        if not self._peer_closes:
+            self.abort()
+            return
+        try:
+            asyncio.get_running_loop().call_soon(_abort, weakref.ref(self))
+        except RuntimeError:
+            self.abort()
 
     def set_close_callback(self, callback_func: Callable[[], None]) -> None:
         """Call `callback_func()` once, when the endpoint is closed or the peer is gone."""
         self._check_open().set_close_callback(callback_func)
+
+
+def _abort(endpoint: weakref.ref[Endpoint]) -> None:
+    ep = endpoint()
+    if ep is not None:
+        ep.abort()
 
 
 # ---- The module's functions: a global context ----
@@ -681,8 +719,10 @@ def reset() -> None:
     if _ctx is None:
         return
     ref = weakref.ref(_ctx)
+    loops = [task.event_loop for task in _ctx.progress_tasks]
     _ctx = None
     gc.collect()
+    _let_tasks_end(ref, loops)
     context = ref()
     if context is not None:
         text = (
@@ -692,6 +732,20 @@ def reset() -> None:
         for referrer in gc.get_referrers(context):
             text += f"\n  {str(referrer)[:200]}"
         raise UCXError(text)
+
+
+def _let_tasks_end(context: weakref.ref[ApplicationContext], loops: list[asyncio.AbstractEventLoop]) -> None:
+    """Run loops that stand still until nothing holds the context, for a moment.
+
+    A receive can return before the task of the other end, in this process, has seen that its send
+    is done: it would hold its endpoint only because its loop was stopped.
+    """
+    end = time.monotonic() + _LET_END_SECONDS
+    with contextlib.suppress(RuntimeError):  # a loop runs in this thread
+        while context() is not None and loops and time.monotonic() < end:
+            loops = [loop for loop in loops if not loop.is_closed() and not loop.is_running()]
+            for loop in loops:
+                loop.run_until_complete(asyncio.sleep(1e-3))
 
 
 def get_ucx_version() -> tuple[int, int, int]:

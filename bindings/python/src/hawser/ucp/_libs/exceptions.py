@@ -37,6 +37,17 @@ class UCXConnectionReset(UCXBaseException):
     """The peer is gone."""
 
 
+class UCXPeerLost(UCXConnectionReset, UCXError):
+    """A peer by worker address is gone.
+
+    UCX tells of a reset or of a timeout, as the transport has it, and UCX-Py has a class for one of
+    them only: programs that handle either are served.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name}: Endpoint timeout or Connection reset by remote peer")
+
+
 class UCXMsgTruncated(UCXBaseException):
     """The message was shorter than what was asked for."""
 
@@ -48,6 +59,9 @@ class UCXNotConnected(UCXBaseException):
 class UCXUnreachable(UCXBaseException):
     """Nothing reaches the peer."""
 
+
+# How a peer is lost that never said goodbye.
+LOST = (ErrorCode.PEER_CLOSED, ErrorCode.CONNECTION_RESET, ErrorCode.KEEPALIVE)
 
 _CLASSES: dict[int, tuple[type[UCXBaseException], str]] = {
     ErrorCode.CANCELED: (UCXCanceled, "Request canceled"),
@@ -98,6 +112,7 @@ def log_errors(reraise_exception: bool = False) -> Iterator[None]:
 
 
 __all__ = [
+    "LOST",
     "ErrorCode",
     "HawserError",
     "UCXBaseException",
@@ -108,6 +123,7 @@ __all__ = [
     "UCXError",
     "UCXMsgTruncated",
     "UCXNotConnected",
+    "UCXPeerLost",
     "UCXUnreachable",
     "UCXWarning",
     "check_short",

@@ -29,6 +29,7 @@ from hawser._worker import Worker as _Worker
 from . import config as _config
 from .arr import Array, asarray
 from .exceptions import (  # noqa: F401 (programs find UCX-Py's exceptions here too)
+    LOST,
     ErrorCode,
     HawserError,
     UCXBaseException,
@@ -39,6 +40,7 @@ from .exceptions import (  # noqa: F401 (programs find UCX-Py's exceptions here 
     UCXError,
     UCXMsgTruncated,
     UCXNotConnected,
+    UCXPeerLost,
     UCXUnreachable,
     log_errors,
     translate,
@@ -75,7 +77,14 @@ class AllocatorType(enum.Enum):
     UNSUPPORTED = -1
 
 
-_FEATURES = {Feature.TAG: "tag", Feature.STREAM: "stream", Feature.AM: "am", Feature.RMA: "rma"}
+_FEATURES = {
+    Feature.TAG: ("tag",),
+    Feature.STREAM: ("stream",),
+    Feature.AM: ("am",),
+    Feature.RMA: ("rma",),
+}
+# From here on UCX moves remote memory with its newer protocols only, which hawser leaves off otherwise.
+_NEWER_PROTOCOLS = (1, 18, 0)
 
 
 def get_current_options() -> dict[str, str]:
@@ -125,6 +134,9 @@ class UCXObject:
 class UCXContext(UCXObject):
     """One UCX context. config_dict: options without the prefix UCX_."""
 
+    # Whether endpoints by worker address reach memory: UCX serves them itself, and any address they name.
+    _plain_rma = True
+
     def __init__(
         self,
         config_dict: dict[str, str] = {},  # noqa: B006
@@ -139,9 +151,14 @@ class UCXContext(UCXObject):
         self._closed = True
         self._config = _config.read(config_dict)
         self._features = frozenset(feature_flags)
-        names = [_FEATURES[f] for f in self._features if f in _FEATURES]
+        names = [name for f in self._features for name in _FEATURES.get(f, ())]
+        options = dict(config_dict)
+        if self._plain_rma and Feature.RMA in self._features:
+            names.append("ucx_rma")
+            if get_ucx_version() >= _NEWER_PROTOCOLS and "UCX_PROTO_ENABLE" not in os.environ:
+                options.setdefault("PROTO_ENABLE", "y")
         try:
-            self._context = Context(names or ["am"], config_dict)
+            self._context = Context(names or ["am"], options)
         except HawserError as e:
             raise translate(e, "ucp_init") from e
         super().__init__()
@@ -469,6 +486,7 @@ class UCXEndpoint(UCXObject):
         self.worker = worker
         self._endpoint = endpoint
         self._handling = endpoint_error_handling
+        self._by_address = False
         self._inflight: set[_Call] = set()
         self._am_slots: collections.deque[list[Any]] = collections.deque()
         self._am_waiting: collections.deque[tuple[Any, ...]] = collections.deque()
@@ -520,7 +538,9 @@ class UCXEndpoint(UCXObject):
             endpoint.abort()
             # Making an endpoint fails with UCXError; the finer classes are those of operations.
             raise UCXError(str(translate(e, "ucp_ep_create"))) from e
-        return cls(worker, endpoint, endpoint_error_handling)
+        self = cls(worker, endpoint, endpoint_error_handling)
+        self._by_address = True
+        return self
 
     def unpack_rkey(self, rkey: PackedRemoteKey) -> UCXRkey:
         """Make a packed key usable on this endpoint."""
@@ -543,6 +563,8 @@ class UCXEndpoint(UCXObject):
         if self.is_alive():
             return
         code, text = self._endpoint._error  # type: ignore[misc]
+        if self._by_address and code in LOST:
+            raise UCXPeerLost(f"Endpoint {self.handle:#x} error")
         if code in (ErrorCode.PEER_CLOSED, ErrorCode.CONNECTION_RESET, ErrorCode.CANCELED):
             raise UCXConnectionReset(f"Endpoint {self.handle:#x} error: Connection reset by remote peer")
         raise UCXError(f"Endpoint {self.handle:#x} error: {text}")
