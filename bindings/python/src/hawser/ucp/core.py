@@ -37,6 +37,7 @@ _ctx: ApplicationContext | None = None
 _HELLO_TAG = 0x6877732D68656C6C
 _HELLO = struct.Struct("QQQ")
 _LET_END_SECONDS = 1.0
+_CONNECTING = 32  # connections under way at once in a loop
 _KEEP = 4096  # user tags of an endpoint whose hash is remembered
 
 
@@ -195,6 +196,9 @@ class ApplicationContext:
         if connect_timeout is None:
             connect_timeout = float(os.environ.get("UCXPY_CONNECT_TIMEOUT", 5))
         self.connect_timeout = connect_timeout
+        self._turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
+            weakref.WeakKeyDictionary()
+        )
         weakref.finalize(self, _close_all, self.worker, self.context)
         if blocking_progress_mode:
             self.epoll_fd = self.worker.init_blocking_progress_mode()
@@ -230,6 +234,18 @@ class ApplicationContext:
     async def create_endpoint(self, ip_address: str, port: int, endpoint_error_handling: bool = True) -> Endpoint:
         """Connect; see the module's create_endpoint()."""
         self.continuous_ucx_progress()
+        async with self._turn():
+            return await self._connect(ip_address, port, endpoint_error_handling)
+
+    def _turn(self) -> asyncio.Semaphore:
+        """Many connections at once would wait for each other longer than the connect timeout."""
+        loop = asyncio.get_running_loop()
+        turn = self._turns.get(loop)
+        if turn is None:
+            turn = self._turns[loop] = asyncio.Semaphore(_CONNECTING)
+        return turn
+
+    async def _connect(self, ip_address: str, port: int, endpoint_error_handling: bool) -> Endpoint:
         connecting = _connect(ip_address, port, worker=self.worker._worker, timeout=max(self.connect_timeout, 1e-3))
         try:
             connected = await connecting
