@@ -88,7 +88,7 @@ class CtrlMsg:
     def handle_ctrl_msg(endpoint_ref: weakref.ref[Endpoint], message: bytearray, operation: Any) -> None:
         """A control message came, or never will."""
         endpoint = endpoint_ref()
-        if endpoint is None or endpoint.closed() or operation.status < 0 or operation.cancelled():
+        if endpoint is None or endpoint._is_closed() or operation.status < 0 or operation.cancelled():
             return
         opcode, n = CtrlMsg.deserialize(message)
         if opcode != 1:
@@ -106,12 +106,13 @@ class CtrlMsg:
             operation._on_end(lambda operation: CtrlMsg.handle_ctrl_msg(ref, message, operation))
 
 
-async def _introduce(ctx: ApplicationContext, ep: ucx_api.UCXEndpoint) -> Endpoint:
+async def agree_on_tags(ep: ucx_api.UCXEndpoint, connect_timeout: float) -> dict[str, int]:
+    """The tags of an endpoint that was just connected; it is closed if that fails."""
     seed = os.urandom(16)
     msg_tag = hash64bits("msg_tag", seed, ep.handle)
     ctrl_tag = hash64bits("ctrl_tag", seed, ep.handle)
     try:
-        peer = await exchange_peer_info(ep._endpoint, msg_tag, ctrl_tag, ctx.connect_timeout)
+        peer = await exchange_peer_info(ep._endpoint, msg_tag, ctrl_tag, connect_timeout)
     except HawserError as e:
         ep.close_soon()
         if e.code == ErrorCode.TIMED_OUT:
@@ -120,13 +121,16 @@ async def _introduce(ctx: ApplicationContext, ep: ucx_api.UCXEndpoint) -> Endpoi
     except BaseException:
         ep.close_soon()
         raise
-    tags = {
+    return {
         "msg_send": peer["msg_tag"],
         "msg_recv": msg_tag,
         "ctrl_send": peer["ctrl_tag"],
         "ctrl_recv": ctrl_tag,
     }
-    endpoint = Endpoint(ep, ctx, tags)
+
+
+async def _introduce(ctx: ApplicationContext, ep: ucx_api.UCXEndpoint) -> Endpoint:
+    endpoint = Endpoint(ep, ctx, await agree_on_tags(ep, ctx.connect_timeout))
     CtrlMsg.setup_ctrl_recv(endpoint)
     return endpoint
 
@@ -187,8 +191,7 @@ class ApplicationContext:
         connect_timeout: float | None = None,
     ) -> None:
         self.progress_tasks: list[Any] = []
-        self.context = _Context(config_dict)
-        self.worker = ucx_api.UCXWorker(self.context)
+        self._open(config_dict)
         self.worker._loop_cancels = True
         if blocking_progress_mode is None:
             blocking_progress_mode = "UCXPY_NON_BLOCKING_MODE" not in os.environ
@@ -204,6 +207,10 @@ class ApplicationContext:
             self.epoll_fd = self.worker.init_blocking_progress_mode()
             weakref.finalize(self, _epoll_fd_finalizer, self.epoll_fd, self.progress_tasks)
         self.continuous_ucx_progress()
+
+    def _open(self, config_dict: dict[str, str]) -> None:
+        self.context: Any = _Context(config_dict)
+        self.worker: Any = ucx_api.UCXWorker(self.context)
 
     def create_listener(
         self,
@@ -245,14 +252,16 @@ class ApplicationContext:
             turn = self._turns[loop] = asyncio.Semaphore(_CONNECTING)
         return turn
 
-    async def _connect(self, ip_address: str, port: int, endpoint_error_handling: bool) -> Endpoint:
-        connecting = _connect(ip_address, port, worker=self.worker._worker, timeout=max(self.connect_timeout, 1e-3))
+    async def _connected(self, ip_address: str, port: int, timeout: float) -> Any:
         try:
-            connected = await connecting
+            return await _connect(ip_address, port, worker=self.worker._worker, timeout=max(timeout, 1e-3))
         except HawserError as e:
             if e.code == ErrorCode.TIMED_OUT:
                 raise TimeoutError from e
             raise translate(e, "create_endpoint") from e
+
+    async def _connect(self, ip_address: str, port: int, endpoint_error_handling: bool) -> Endpoint:
+        connected = await self._connected(ip_address, port, self.connect_timeout)
         ep = ucx_api.UCXEndpoint(self.worker, connected, endpoint_error_handling)
         endpoint = await _introduce(self, ep)
         logger.debug("create_endpoint() client: %s", hex(endpoint.uid))
@@ -359,6 +368,9 @@ def _is_array(buffer: Any) -> Any:
 class Endpoint:
     """A connection to a peer. Made by create_endpoint(), create_endpoint_from_worker_address() and listeners."""
 
+    # Whether a message that is shorter than the buffer is an error.
+    _exact = True
+
     def __init__(
         self, endpoint: ucx_api.UCXEndpoint, ctx: ApplicationContext, tags: dict[str, int] | None = None
     ) -> None:
@@ -384,10 +396,13 @@ class Endpoint:
         """A number that names it, also after it is closed."""
         return self._uid
 
-    def closed(self) -> bool:
-        """Whether it is closed here, or the peer is gone."""
+    def _is_closed(self) -> bool:
         ep = self._ep
         return ep is None or not ep.initialized or not ep.is_alive()
+
+    def closed(self) -> bool:
+        """Whether it is closed here, or the peer is gone."""
+        return self._is_closed()
 
     def abort(self) -> None:
         """Close at once, here: what is pending ends with UCXCanceled."""
@@ -400,7 +415,7 @@ class Endpoint:
 
     async def close(self) -> None:
         """Tell the peer how much was sent, so that it closes once it has received that, and close."""
-        if self.closed():
+        if self._is_closed():
             self.abort()
             return
         try:
@@ -418,11 +433,11 @@ class Endpoint:
             except HawserError as e:
                 error = UCXError(f"<{log}>: {e.text}")
                 # A peer that closed first is no failure to whoever handles errors: closed() tells.
-                quiet = self.closed() and e.code == ErrorCode.PEER_CLOSED
+                quiet = self._is_closed() and e.code == ErrorCode.PEER_CLOSED
                 say = logger.debug if quiet else logging.error
                 say("UCX failed closing worker %s: %r", hex(self._uid), error)
         finally:
-            if not self.closed():
+            if not self._is_closed():
                 assert self._ctx is not None
                 self._ctx.worker._worker.progress()
                 await asyncio.sleep(0)
@@ -469,7 +484,7 @@ class Endpoint:
             raise UCXCloseError("Endpoint closed")
         if self._hawser._error is not None or self._hawser._state != "open":
             ep.raise_on_error()
-            if self.closed():
+            if self._is_closed():
                 raise UCXCloseError("Endpoint closed")
         return ep
 
@@ -543,7 +558,7 @@ class Endpoint:
             raise translate_receive(e, self._describe("Recv", count, wire, buffer)) from e
         except BufferError as e:
             raise self._bad_memory(buffer, True) from e
-        if got != (len(buffer) if type(buffer) in (bytearray, bytes) else _core.memory(buffer)[1]):
+        if self._exact and got != (len(buffer) if type(buffer) in (bytearray, bytes) else _core.memory(buffer)[1]):
             name = self._describe("Recv", count, wire, buffer)
             check_short(name, got, _core.memory(buffer)[1])
         self._received()
@@ -737,6 +752,11 @@ def reset() -> None:
     ref = weakref.ref(_ctx)
     loops = [task.event_loop for task in _ctx.progress_tasks]
     _ctx = None
+    check_released(ref, loops)
+
+
+def check_released(ref: weakref.ref[ApplicationContext], loops: list[asyncio.AbstractEventLoop]) -> None:
+    """Raise UCXError if something still refers to a context that is to be closed."""
     gc.collect()
     _let_tasks_end(ref, loops)
     context = ref()

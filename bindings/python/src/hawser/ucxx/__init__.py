@@ -1,0 +1,28 @@
+"""UCXX's Python API over hawser: `import hawser.ucxx as ucxx`."""
+
+from . import exceptions, testing, types
+from ._lib import libucxx
+from .core import *  # noqa: F403
+from .core import __all__ as _functions
+from .core import get_ucx_version as _get_ucx_version
+from .utils import get_address, get_ucxpy_logger
+
+__version__ = "0.52.0"
+__git_commit__ = ""
+__ucx_min_version__ = "1.13.1"
+__ucx_version__ = "{}.{}.{}".format(*_get_ucx_version())
+
+
+__all__ = [
+    *_functions,
+    "__git_commit__",
+    "__version__",
+    "exceptions",
+    "get_address",
+    "get_ucxpy_logger",
+    "libucxx",
+    "testing",
+    "types",
+]
+
+get_ucxpy_logger()

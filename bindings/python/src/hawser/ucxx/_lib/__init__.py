@@ -1,0 +1,1 @@
+"""The synchronous core of UCXX."""

@@ -1,0 +1,5 @@
+"""Arrays as UCXX describes them."""
+
+from hawser.ucp._libs.arr import Array, asarray
+
+__all__ = ["Array", "asarray"]

@@ -1,0 +1,613 @@
+"""UCXX's workers, endpoints and listeners over those of hawser.ucp.
+
+Everything is posted at once, by whoever calls: delayed submission and Python futures are accepted
+and change nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import select
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from hawser.ucp._libs import config, ucx_api
+from hawser.ucp._libs.ucx_api import AllocatorType, Feature, get_current_options, get_ucx_version
+
+from ..exceptions import *  # noqa: F403
+from ..exceptions import UCXInvalidParamError, convert
+from .arr import Array, asarray
+from .requests import UCXBufferRequest, UCXBufferRequests, UCXRequest, empty
+
+_ALL = (1 << 64) - 1
+_FOREVER_SECONDS = 0.1
+
+
+class PythonRequestNotifierWaitState(enum.Enum):
+    """What waiting for notifications came to."""
+
+    Ready = 0
+    Timeout = 1
+    Shutdown = 2
+
+
+class PythonAmSendMemoryTypePolicy(enum.Enum):
+    """What becomes of a kind of memory that the receiver has no allocator for."""
+
+    FallbackToHost = 0
+    ErrorOnUnsupported = 1
+
+
+class _Number:
+    """An unsigned number of 64 bits with a name of its own."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: int) -> None:
+        self.value = int(value) & _ALL
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, int):
+            return self.value == other
+        return type(other) is type(self) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __int__(self) -> int:
+        return self.value
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.value})"
+
+
+class UCXXTag(_Number):
+    """A tag."""
+
+
+class UCXXTagMask(_Number):
+    """Which bits of a tag count."""
+
+
+UCXXTagMaskFull = UCXXTagMask(_ALL)
+
+
+def _converted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Raises UCXX's exceptions instead of UCX-Py's."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception as e:
+            converted = convert(e)
+            if converted is e:
+                raise
+            raise converted from e
+
+    return call
+
+
+class UCXConfig:
+    """The options that UCX would have."""
+
+    @_converted
+    def __init__(self, user_options: dict[str, str] | None = None) -> None:
+        self.config = config.read(user_options)
+
+
+class UCXAddress(ucx_api.UCXAddress):
+    """The address of a worker."""
+
+    @classmethod
+    def create_from_worker(cls, worker: UCXWorker) -> UCXAddress:
+        """The address of a worker."""
+        return cls.from_worker(worker)  # type: ignore[return-value]
+
+    @classmethod
+    def create_from_buffer(cls, buffer: Any) -> UCXAddress:
+        """An address that came as bytes."""
+        return cls.from_buffer(buffer)  # type: ignore[return-value]
+
+    create_from_string = create_from_buffer
+
+    @property
+    def ucxx_ptr(self) -> int:
+        """A number that names it."""
+        return id(self)
+
+    def tobytes(self) -> bytes:
+        """Its bytes."""
+        return bytes(self)
+
+
+class UCXContext(ucx_api.UCXContext):
+    """One UCX context. config_dict: options without the prefix UCX_."""
+
+    _plain_rma = False  # there is no remote memory in UCXX's Python API
+
+    @_converted
+    def __init__(
+        self,
+        config_dict: dict[str, str] | None = None,
+        feature_flags: Iterable[Feature] = (
+            Feature.TAG,
+            Feature.WAKEUP,
+            Feature.STREAM,
+            Feature.AM,
+            Feature.RMA,
+        ),
+    ) -> None:
+        super().__init__(config_dict or {}, feature_flags)
+
+    @property
+    def config(self) -> dict[str, str]:
+        """Its options, without the prefix UCX_."""
+        return self.get_config()
+
+    @property
+    def feature_flags(self) -> int:
+        """UCP's flags."""
+        return sum(feature.value for feature in self._features)
+
+    @property
+    def ucxx_ptr(self) -> int:
+        """A number that names it."""
+        return id(self)
+
+    @property
+    def info(self) -> str:  # type: ignore[override]
+        """UCX's description."""
+        return self._context.info()
+
+
+class TagProbeResult:
+    """Whether a message is there, and which."""
+
+    def __init__(self, found: Any, removed: bool) -> None:
+        self.matched = found is not None
+        self.sender_tag: int | None = None if found is None else found.tag
+        self.length: int | None = None if found is None else found.length
+        self.handle = found if removed else None
+
+    def __bool__(self) -> bool:
+        return self.matched
+
+    def __repr__(self) -> str:
+        return f"TagProbeResult(matched={self.matched}, sender_tag={self.sender_tag}, length={self.length})"
+
+
+class UCXWorker(ucx_api.UCXWorker):
+    """A worker of a context."""
+
+    def __init__(
+        self,
+        context: UCXContext,
+        enable_delayed_submission: bool = False,
+        enable_python_future: bool = False,
+    ) -> None:
+        super().__init__(context)
+        self.enable_delayed_submission = enable_delayed_submission
+        self.enable_python_future = enable_python_future
+        self.cuda_buffer_type = None
+        self._allocators[AllocatorType.HOST] = empty
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+        self._on_start: Callable[[], None] | None = None
+
+    @property
+    def ucxx_ptr(self) -> int:
+        """A number that names it."""
+        return id(self)
+
+    @property
+    def info(self) -> str:  # type: ignore[override]
+        """UCX's description."""
+        return self._worker.info()
+
+    @property
+    def address(self) -> UCXAddress:
+        """The address by which others connect to this worker."""
+        return UCXAddress.create_from_worker(self)
+
+    @property
+    def epoll_file_descriptor(self) -> int:
+        """Readable when an armed worker has work."""
+        return self._worker.fd
+
+    @property
+    def _is_progressed(self) -> bool:
+        return self._thread is not None
+
+    def create_endpoint_from_hostname(
+        self, ip_address: str, port: int, endpoint_error_handling: bool = True
+    ) -> UCXEndpoint:
+        """Connect to a listener."""
+        return UCXEndpoint.create(self, ip_address, port, endpoint_error_handling)
+
+    def create_endpoint_from_worker_address(
+        self, address: UCXAddress, endpoint_error_handling: bool = True
+    ) -> UCXEndpoint:
+        """Connect to a worker."""
+        return UCXEndpoint.create_from_worker_address(self, address, endpoint_error_handling)
+
+    # ---- Progress ----
+
+    def init_blocking_progress_mode(self) -> None:  # type: ignore[override]
+        """Nothing is needed for it."""
+
+    def progress_once(self) -> bool:
+        """One round of progress; whether it did anything."""
+        return bool(self._worker.progress())
+
+    def progress_worker_event(self, epoll_timeout: int = -1) -> None:
+        """Make progress; if there was none to make sleep until there is, at most so many ms."""
+        if self._worker.progress() or not self.arm():
+            return
+        seconds = _FOREVER_SECONDS if epoll_timeout < 0 else min(epoll_timeout / 1e3, _FOREVER_SECONDS)
+        select.select([self._worker.fd], [], [], seconds)
+        self.progress()
+
+    def set_progress_thread_start_callback(
+        self,
+        cb_func: Callable[..., None],
+        cb_args: tuple[Any, ...] | None = None,
+        cb_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        """Call it at the start of the progress thread."""
+        self._on_start = functools.partial(cb_func, *(cb_args or ()), **(cb_kwargs or {}))
+
+    def start_progress_thread(self, polling_mode: bool = False, epoll_timeout: int = -1) -> None:
+        """Have a thread make progress."""
+        if self._thread is None:
+            self._stop.clear()
+            self._thread = threading.Thread(
+                target=_progress_thread, args=(self._worker, self._stop, self._on_start, polling_mode), daemon=True
+            )
+            self._thread.start()
+
+    def stop_progress_thread(self) -> None:
+        """End that thread."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._stop.set()
+            self._worker.signal()
+            if thread is not threading.current_thread():
+                thread.join()
+
+    def cancel_inflight_requests(self, period: int = 0, max_attempts: int = 1) -> int:
+        """Cancel what endpoints left behind that failed or were closed; how much that was."""
+        return self.cancel_inflight_messages()
+
+    def _finalize(self) -> None:
+        self.stop_progress_thread()
+        super()._finalize()
+
+    # ---- Messages of any peer ----
+
+    def tag_probe(  # type: ignore[override]
+        self, tag: UCXXTag, tag_mask: UCXXTagMask = UCXXTagMaskFull, remove: bool = False
+    ) -> TagProbeResult:
+        """Look for a message; remove: only recv_with_handle() gets it then."""
+        self._worker.progress()
+        look = self._worker.take if remove else self._worker.probe
+        return TagProbeResult(look(int(tag), int(tag_mask)), remove)
+
+    @_converted
+    def tag_recv(self, arr: Array, tag: UCXXTag, tag_mask: UCXXTagMask = UCXXTagMaskFull) -> UCXRequest:
+        """Receive a message of at most the array's size."""
+        return _tag_recv(self, arr, tag, tag_mask)
+
+    @_converted
+    def tag_recv_with_handle(self, arr: Array, probe: Any) -> UCXRequest:
+        """Receive a message that tag_probe() removed."""
+        return _recv_removed(self, arr, probe)
+
+    # ---- Futures: completions find their loop by themselves ----
+
+    def stop_request_notifier_thread(self) -> None:
+        """There is none."""
+
+    def wait_request_notifier(self, period_ns: int = 0) -> PythonRequestNotifierWaitState:
+        """Nothing ever waits to be notified."""
+        return PythonRequestNotifierWaitState.Shutdown
+
+    def run_request_notifier(self) -> None:
+        """Nothing ever waits to be notified."""
+
+    def populate_python_futures_pool(self) -> None:
+        """There is no pool."""
+
+    def clear_python_futures_pool(self) -> None:
+        """There is no pool."""
+
+
+def _progress_thread(worker: Any, stop: threading.Event, on_start: Callable[[], None] | None, polling: bool) -> None:
+    if on_start is not None:
+        on_start()
+    while not stop.is_set():
+        if not worker.progress() and not polling and worker._arm():
+            select.select([worker.fd], [], [], _FOREVER_SECONDS)
+
+
+# ---- Requests ----
+
+
+def _start(worker: UCXWorker, operation: Any, name: str, owner: UCXEndpoint | None = None) -> UCXRequest:
+    request = UCXRequest(worker)
+    request._call = operation
+    call = ucx_api._Call(operation, request._ended, None, None, name, owner=owner)
+    if operation.done():
+        call.call()
+    else:
+        call.start()
+    return request
+
+
+def _tag_recv(worker: UCXWorker, arr: Any, tag: Any, mask: Any, owner: UCXEndpoint | None = None) -> UCXRequest:
+    array = asarray(arr)
+    ucx_api._check(worker._context, Feature.TAG, array)
+    view = ucx_api._view(array, array.nbytes, True)
+    operation = ucx_api._posted(worker._worker.recv, "tag_recv", view, int(tag), int(mask))
+    return _start(worker, operation, "tag_recv", owner)
+
+
+def _recv_removed(worker: UCXWorker, arr: Any, probe: Any) -> UCXRequest:
+    message = probe.handle if isinstance(probe, TagProbeResult) else probe
+    if message is None:
+        raise UCXInvalidParamError("tag_probe() was not asked to remove the message")
+    array = asarray(arr)
+    operation = ucx_api._posted(message.recv, "tag_recv_with_handle", ucx_api._view(array, array.nbytes, True))
+    return _start(worker, operation, "tag_recv_with_handle")
+
+
+# ---- Endpoints ----
+
+
+class UCXEndpoint(ucx_api.UCXEndpoint):
+    """A connection. Made by the class methods."""
+
+    worker: UCXWorker
+
+    def __init__(self, worker: UCXWorker, endpoint: Any, endpoint_error_handling: bool) -> None:
+        self._am_headers: deque[bytes] = deque()
+        super().__init__(worker, endpoint, endpoint_error_handling)
+
+    @classmethod
+    def create(cls, worker: Any, ip_address: str, port: int, endpoint_error_handling: bool = True) -> UCXEndpoint:
+        """Connect to a listener."""
+        make = _converted(super().create)
+        return make(worker, ip_address, port, endpoint_error_handling)
+
+    @classmethod
+    def create_from_worker_address(
+        cls, worker: Any, address: ucx_api.UCXAddress, endpoint_error_handling: bool = True
+    ) -> UCXEndpoint:
+        """Connect to a worker."""
+        make = _converted(super().create_from_worker_address)
+        return make(worker, address, endpoint_error_handling)
+
+    @classmethod
+    def create_from_conn_request(  # type: ignore[override]
+        cls, listener: UCXListener, conn_request: int, endpoint_error_handling: bool = True
+    ) -> UCXEndpoint:
+        """Take a connection that a listener's callback told of."""
+        return listener.create_endpoint_from_conn_request(conn_request, endpoint_error_handling)
+
+    @property
+    def ucxx_ptr(self) -> int:
+        """A number that names it."""
+        return id(self)
+
+    @property
+    def worker_handle(self) -> int:
+        """The worker's handle."""
+        return self.worker.handle
+
+    @property
+    def ucxx_worker_ptr(self) -> int:
+        """A number that names the worker."""
+        return self.worker.ucxx_ptr
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is open and the peer is there."""
+        return not self._closed and self.is_alive()
+
+    raise_on_error = _converted(ucx_api.UCXEndpoint.raise_on_error)
+
+    # ---- Transfers ----
+
+    @_converted
+    def tag_send(self, arr: Array, tag: UCXXTag) -> UCXRequest:
+        """Send a tagged message."""
+        array = asarray(arr)
+        ucx_api._check(self.worker._context, Feature.TAG, array)
+        view = ucx_api._view(array, array.nbytes, False)
+        return _start(self.worker, self._endpoint.send(view, int(tag)), "tag_send", self)
+
+    @_converted
+    def tag_recv(self, arr: Array, tag: UCXXTag, tag_mask: UCXXTagMask = UCXXTagMaskFull) -> UCXRequest:
+        """Receive a message of at most the array's size."""
+        return _tag_recv(self.worker, arr, tag, tag_mask, self)
+
+    @_converted
+    def tag_recv_with_handle(self, arr: Array, probe: Any) -> UCXRequest:
+        """Receive a message that tag_probe() removed."""
+        return _recv_removed(self.worker, arr, probe)
+
+    @_converted
+    def tag_send_multi(self, buffers: Iterable[Array], tag: UCXXTag) -> UCXBufferRequests:
+        """Send buffers as one message."""
+        arrays = [asarray(b) for b in buffers]
+        for array in arrays:
+            ucx_api._check(self.worker._context, Feature.TAG, array)
+        request = UCXBufferRequests(self.worker)
+        views = [ucx_api._view(a, a.nbytes, False) for a in arrays]
+        request._call = operation = self._endpoint.send_multi(views, int(tag))
+        call = ucx_api._Call(operation, request._ended, None, None, "tag_send_multi", owner=self)
+        if operation.done():
+            call.call()
+        else:
+            call.start()
+        return request
+
+    @_converted
+    def tag_recv_multi(self, tag: UCXXTag, tag_mask: UCXXTagMask = UCXXTagMaskFull) -> UCXBufferRequests:
+        """Receive buffers that were sent as one message."""
+        request = UCXBufferRequests(self.worker)
+        request._call = operation = self._endpoint.recv_multi(int(tag), int(tag_mask))
+        operation._on_end(request._listed)
+        return request
+
+    def _stream(self, name: str, post: Callable[..., Any], arr: Any, writable: bool, *more: Any) -> UCXRequest:
+        array = asarray(arr)
+        if array.nbytes == 0:
+            raise RuntimeError("A stream carries no message of 0 bytes")
+        ucx_api._check(self.worker._context, Feature.STREAM, array)
+        return _start(self.worker, post(ucx_api._view(array, array.nbytes, writable), *more), name, self)
+
+    @_converted
+    def stream_send(self, arr: Array) -> UCXRequest:
+        """Send bytes on the stream."""
+        return self._stream("stream_send", self._endpoint.stream_send, arr, False)
+
+    @_converted
+    def stream_recv(self, arr: Array) -> UCXRequest:
+        """Fill an array from the stream."""
+        return self._stream("stream_recv", self._endpoint.stream_recv, arr, True, True)
+
+    @_converted
+    def am_send(
+        self,
+        arr: Array,
+        memory_type_policy: PythonAmSendMemoryTypePolicy | None = None,
+        user_header: bytes = b"",
+    ) -> UCXRequest:
+        """Send an active message with a header."""
+        array = asarray(arr)
+        ucx_api._check(self.worker._context, Feature.AM, array)
+        header = (b"\1\0\0\0" if array.cuda else b"\0\0\0\0") + bytes(user_header or b"")
+        view = ucx_api._view(array, array.nbytes, False)
+        return _start(self.worker, self._endpoint.send_am(view, ucx_api._AM_ID, header), "am_send", self)
+
+    def am_send_iov(
+        self,
+        arrays: Iterable[Array],
+        memory_type_policy: PythonAmSendMemoryTypePolicy | None = None,
+        user_header: bytes = b"",
+    ) -> UCXRequest:
+        """Send host arrays as one active message; they are copied together."""
+        joined = b"".join(bytes(memoryview(asarray(a).source).cast("B")) for a in arrays)
+        return self.am_send(Array(joined), memory_type_policy, user_header)
+
+    def am_recv(self) -> UCXRequest:
+        """Receive the next active message: recv_buffer and recv_header of the request."""
+        self.worker._context._need(Feature.AM)
+        request = UCXRequest(self.worker)
+
+        def received(data: Any, exception: Exception | None) -> None:
+            if len(self._am_headers) > len(self._am_slots):
+                request.recv_header = self._am_headers.popleft()
+            request.recv_buffer = data
+            request._ended(None, exception)
+
+        self._am_recv(received, (), {})
+        return request
+
+    def _am_take(self, header: bytes, data: Any) -> None:
+        self._am_headers.append(bytes(header[4:]))
+        super()._am_take(header, data)
+
+    # ---- Closing ----
+
+    def set_close_callback(
+        self,
+        cb_func: Callable[..., None],
+        cb_args: tuple[Any, ...] | None = None,
+        cb_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        """Call it once, when the peer is gone or this is closed."""
+        if self._closed or not self.is_alive():
+            raise RuntimeError("The endpoint is closed")
+        super().set_close_callback(functools.partial(cb_func, *(cb_args or ()), **(cb_kwargs or {})))
+
+    def remove_close_callback(self) -> None:
+        """Call nothing."""
+        self._close_callback = None
+
+    def close_blocking(self, period: int = 0, max_attempts: int = 1) -> None:
+        """Complete what was sent and close."""
+        self.close()
+
+
+class UCXListener(ucx_api.UCXListener):
+    """Calls `cb_func(conn_request, *cb_args, **cb_kwargs)` for each peer, or with an endpoint instead."""
+
+    enable_python_future = False
+
+    @classmethod
+    @_converted
+    def create(
+        cls,
+        worker: UCXWorker,
+        port: int,
+        cb_func: Callable[..., None],
+        cb_args: tuple[Any, ...] | None = None,
+        cb_kwargs: dict[str, Any] | None = None,
+        deliver_endpoint: bool = False,
+        endpoint_error_handling: bool = True,
+    ) -> UCXListener:
+        """Listen. deliver_endpoint: the callback gets a UCXEndpoint."""
+        if deliver_endpoint:
+            cb_func = functools.partial(_deliver, worker, endpoint_error_handling, cb_func)
+        return cls(worker, port, cb_func, cb_args, cb_kwargs)
+
+    @property
+    def ucxx_ptr(self) -> int:
+        """A number that names it."""
+        return id(self)
+
+    def create_endpoint_from_conn_request(self, conn_request: int, endpoint_error_handling: bool = True) -> UCXEndpoint:
+        """Take a connection that the callback told of."""
+        return _taken(self._worker, conn_request, endpoint_error_handling)  # type: ignore[arg-type]
+
+
+def _taken(worker: UCXWorker, conn_request: int, endpoint_error_handling: bool) -> UCXEndpoint:
+    return UCXEndpoint(worker, worker._peers.pop(conn_request), endpoint_error_handling)
+
+
+def _deliver(
+    worker: UCXWorker,
+    endpoint_error_handling: bool,
+    cb_func: Callable[..., None],
+    conn_request: int,
+    *args: Any,
+    **kwargs: Any,
+) -> None:
+    cb_func(_taken(worker, conn_request, endpoint_error_handling), *args, **kwargs)
+
+
+__all__ = [
+    "Feature",
+    "PythonAmSendMemoryTypePolicy",
+    "PythonRequestNotifierWaitState",
+    "TagProbeResult",
+    "UCXAddress",
+    "UCXBufferRequest",
+    "UCXBufferRequests",
+    "UCXConfig",
+    "UCXContext",
+    "UCXEndpoint",
+    "UCXListener",
+    "UCXRequest",
+    "UCXWorker",
+    "UCXXTag",
+    "UCXXTagMask",
+    "UCXXTagMaskFull",
+    "get_current_options",
+    "get_ucx_version",
+]

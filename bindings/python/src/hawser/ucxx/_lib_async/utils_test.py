@@ -1,0 +1,40 @@
+"""Helpers for tests of UCXX's asyncio API."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def captured_logger(
+    logger: str | logging.Logger, level: int = logging.INFO, propagate: bool | None = None
+) -> Iterator[io.StringIO]:
+    """What a logger writes meanwhile."""
+    if isinstance(logger, str):
+        logger = logging.getLogger(logger)
+    before = logger.level, logger.handlers[:], logger.propagate
+    text = io.StringIO()
+    logger.handlers[:] = [logging.StreamHandler(text)]
+    logger.setLevel(level)
+    if propagate is not None:
+        logger.propagate = propagate
+    try:
+        yield text
+    finally:
+        level_before, logger.handlers[:], logger.propagate = before
+        logger.setLevel(level_before)
+
+
+def compute_timeouts(pytestconfig: Any) -> tuple[float, float]:
+    """Timeouts in seconds for asyncio and for processes, below that of the test."""
+    timeout = 60.0
+    return max(timeout * 0.8, timeout - 10), max(timeout * 0.9, timeout - 5)
+
+
+async def wait_listener_client_handlers(listener: Any) -> None:
+    """Wait until a listener serves no client any more."""
+    await listener._wait_for_active_clients()

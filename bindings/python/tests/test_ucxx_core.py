@@ -1,0 +1,243 @@
+"""UCXX programs: its synchronous core. TIMEOUT: 300"""
+
+import multiprocessing
+import os
+import pickle
+
+import pytest
+from ucp_support import event_loop_policy, mp  # noqa: F401
+
+from hawser import ucxx
+from hawser.ucxx._lib import libucxx
+from hawser.ucxx._lib.arr import Array
+from hawser.ucxx._lib.libucxx import Feature, UCXXTag, UCXXTagMask, UCXXTagMaskFull
+from hawser.ucxx.testing import join_processes, run_in_subprocess, terminate_process, wait_requests
+
+APIS = {"am": Feature.AM, "stream": Feature.STREAM, "tag": Feature.TAG}
+
+
+def test_address_object():
+    worker = libucxx.UCXWorker(libucxx.UCXContext())
+    address = worker.address
+    for copy in (
+        pickle.loads(pickle.dumps(address)),
+        libucxx.UCXAddress.create_from_buffer(bytearray(bytes(address))),
+        libucxx.UCXAddress.create_from_string(bytes(address)),
+    ):
+        assert hash(copy) == hash(address) and bytes(copy) == address.tobytes()
+    assert address.length == len(bytes(address)) > 0 and isinstance(address.ucxx_ptr, int)
+
+
+@pytest.mark.parametrize("kind", [UCXXTag, UCXXTagMask])
+def test_tags(kind):
+    assert kind(42) == kind(42) == 42 and kind(42) != kind(100) and kind(42) != 100 and kind(42) != "42"
+    assert hash(kind(1)) == hash(kind(1)) and len({kind(1), kind(2), kind(1)}) == 2
+    assert repr(kind(42)) == f"{kind.__name__}(42)" and kind(2**63) == 2**63 and kind(42) != -1
+    assert UCXXTag(1) != UCXXTagMask(1)
+    assert UCXXTagMaskFull.value == 2**64 - 1 and repr(UCXXTagMaskFull) == f"UCXXTagMask({2**64 - 1})"
+
+
+def test_config(monkeypatch):
+    monkeypatch.setenv("UCX_SEG_SIZE", "2M")
+    assert libucxx.UCXContext().config["SEG_SIZE"] == "2M"
+    assert libucxx.UCXContext({"SEG_SIZE": "3M"}).config["SEG_SIZE"] == "3M"
+    assert libucxx.UCXConfig({"SEG_SIZE": "3M"}).config["SEG_SIZE"] == "3M"
+    assert libucxx.get_current_options()["SEG_SIZE"] == "2M"
+    with pytest.raises(libucxx.UCXInvalidParamError):
+        libucxx.UCXContext({"SEG_SIZE": "invalid-size"})
+
+
+@pytest.mark.parametrize("feature", APIS.values())
+def test_features(feature):
+    context = libucxx.UCXContext(feature_flags=(feature, Feature.WAKEUP))
+    assert context.feature_flags == feature.value + Feature.WAKEUP.value and context.handle and context.info
+    worker = libucxx.UCXWorker(context)
+    ep = libucxx.UCXEndpoint.create_from_worker_address(worker, worker.address, endpoint_error_handling=False)
+    array = Array(bytearray(10))
+    calls = {
+        Feature.TAG: [lambda: ep.tag_send(array, UCXXTag(0)), lambda: ep.tag_recv(array, UCXXTag(0))],
+        Feature.STREAM: [lambda: ep.stream_send(array), lambda: ep.stream_recv(array)],
+        Feature.AM: [lambda: ep.am_send(array), ep.am_recv],
+    }
+    for other, missing in calls.items():
+        for call in missing if other is not feature else []:
+            with pytest.raises(ValueError, match=f"UCXContext must be created with `Feature.{other.name}`"):
+                call()
+
+
+def end_of(api, progress_mode):
+    worker = libucxx.UCXWorker(libucxx.UCXContext(feature_flags=(APIS[api], Feature.WAKEUP)))
+    if progress_mode == "blocking":
+        worker.init_blocking_progress_mode()
+    else:
+        worker.start_progress_thread()
+    return worker
+
+
+def accepted(worker, tell, progress_mode="blocking"):
+    eps = []
+    listener = libucxx.UCXListener.create(worker, 0, eps.append, deliver_endpoint=True)
+    assert isinstance(listener.ip, str) and 0 < listener.port < 65536
+    tell(listener.port)
+    while not eps:
+        if progress_mode == "blocking":
+            worker.progress()
+    return listener, eps[0]
+
+
+def send(ep, api, data):
+    array = Array(data)
+    return {
+        "am": lambda: ep.am_send(array, user_header=b"head"),
+        "stream": lambda: ep.stream_send(array),
+        "tag": lambda: ep.tag_send(array, UCXXTag(5)),
+    }[api]()
+
+
+def recv(ep, api, into):
+    array = Array(into)
+    return {
+        "am": ep.am_recv,
+        "stream": lambda: ep.stream_recv(array),
+        "tag": lambda: ep.tag_recv(array, UCXXTag(5), UCXXTagMaskFull),
+    }[api]()
+
+
+def got(request, api, into):
+    if api == "am":
+        assert request.recv_header == b"head"
+        return bytes(request.recv_buffer)
+    return bytes(into)
+
+
+def echo(pipe, api, size, progress_mode):
+    worker = end_of(api, progress_mode)
+    listener, ep = accepted(worker, pipe.send, progress_mode)
+    into = bytearray(size)
+    request = recv(ep, api, into)
+    wait_requests(worker, progress_mode, request)
+    wait_requests(worker, progress_mode, [send(ep, api, got(request, api, into))])
+    while not pipe.poll(0.01):
+        worker.progress()
+    worker.stop_progress_thread()
+
+
+@pytest.mark.parametrize("progress_mode", ["blocking", "thread"])
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("size", [0, 10, 1 << 24])
+def test_echo(api, size, progress_mode):
+    worker = end_of(api, progress_mode)
+    here, there = mp.Pipe()
+    if api == "stream" and size == 0:
+        ep = libucxx.UCXEndpoint.create_from_worker_address(worker, worker.address)
+        for call in (ep.stream_send, ep.stream_recv):
+            with pytest.raises(RuntimeError):
+                call(Array(bytearray()))
+        worker.stop_progress_thread()
+        return
+    process = mp.Process(target=echo, args=(there, api, size, progress_mode))
+    process.start()
+    ep = libucxx.UCXEndpoint.create(worker, "127.0.0.1", here.recv(), endpoint_error_handling=True)
+    assert ep.worker_handle == worker.handle and ep.ucxx_worker_ptr == worker.ucxx_ptr and ep.alive
+    data, into = os.urandom(size), bytearray(size)
+    requests = [send(ep, api, data), recv(ep, api, into)]
+    wait_requests(worker, progress_mode, requests)
+    assert [r.status for r in requests] == [0, 0]
+    assert got(requests[1], api, into) == data
+    here.send("end")
+    worker.stop_progress_thread()
+    process.join(30)
+    terminate_process(process)
+
+
+def test_multi_and_probe():
+    worker = end_of("tag", "blocking")
+    eps = []
+    listener = libucxx.UCXListener.create(
+        worker, 0, lambda request: eps.append(listener.create_endpoint_from_conn_request(request, True))
+    )
+    ep = worker.create_endpoint_from_hostname("127.0.0.1", listener.port, True)
+    while not eps:
+        worker.progress()
+    parts = [os.urandom(n) for n in (10, 0, 100_000)]
+    requests = [ep.tag_send_multi(tuple(map(Array, parts)), UCXXTag(1)), eps[0].tag_recv_multi(UCXXTag(1))]
+    wait_requests(worker, "blocking", requests)
+    assert [bytes(b) for b in requests[1].py_buffers] == parts and requests[1].all_completed
+    assert [bytes(r.py_buffer) for r in requests[1].requests] == parts
+    assert not worker.tag_probe(UCXXTag(7))
+    wait_requests(worker, "blocking", ep.tag_send(Array(b"message"), UCXXTag(7)))
+    while not worker.tag_probe(UCXXTag(7)):
+        worker.progress()
+    found = worker.tag_probe(UCXXTag(7), remove=True)
+    assert (found.matched, found.sender_tag, found.length) == (True, 7, 7) and "matched=True" in repr(found)
+    assert not worker.tag_probe(UCXXTag(7))
+    into = bytearray(7)
+    wait_requests(worker, "blocking", eps[0].tag_recv_with_handle(Array(into), found))
+    assert into == b"message"
+    with pytest.raises(libucxx.UCXInvalidParamError):
+        worker.tag_recv_with_handle(Array(into), worker.tag_probe(UCXXTag(7)))
+    ep.close_blocking()
+    assert not ep.alive
+
+
+def leave(pipe):
+    worker = end_of("tag", "blocking")
+    listener, ep = accepted(worker, pipe.send)
+    pipe.recv()
+
+
+def test_peer_leaves():
+    worker = end_of("tag", "blocking")
+    here, there = mp.Pipe()
+    process = mp.Process(target=leave, args=(there,))
+    process.start()
+    ep = libucxx.UCXEndpoint.create(worker, "127.0.0.1", here.recv(), endpoint_error_handling=True)
+    closed = []
+    ep.set_close_callback(lambda *args, **kwargs: closed.append((args, kwargs)), (1,), {"k": 2})
+    request = ep.tag_recv(Array(bytearray(1)), UCXXTag(0))
+    here.send("leave")
+    while ep.alive:
+        worker.progress()
+    worker.cancel_inflight_requests()
+    while not request.completed:
+        worker.progress()
+    with pytest.raises(libucxx.UCXCanceledError):
+        request.check_error()
+    assert request.status < 0 and closed == [((1,), {"k": 2})]
+    with pytest.raises(libucxx.UCXConnectionResetError):
+        ep.raise_on_error()
+    process.join(30)
+    terminate_process(process)
+
+
+# ---- ucxx.testing ----
+
+
+def fails():
+    raise RuntimeError("subprocess raised")
+
+
+def sleeps():
+    import time
+
+    time.sleep(60)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_helpers(method):
+    context = multiprocessing.get_context(method)
+    errors = context.Queue()
+    process = context.Process(target=run_in_subprocess, args=(fails, errors))
+    process.start()
+    process.join()
+    with pytest.raises(RuntimeError, match=r"(?s)did not exit cleanly.*Subprocess traceback.*subprocess raised"):
+        terminate_process(process, error_queue=errors)
+    process = context.Process(target=sleeps)
+    process.start()
+    join_processes([process], timeout=0.1)
+    with pytest.raises(RuntimeError, match=r"Process did not exit cleanly \(exit code: -9\)"):
+        terminate_process(process)
+
+
+def test_version():
+    assert libucxx.get_ucx_version() == ucxx.get_ucx_version() and len(ucxx.get_ucx_version()) == 3
