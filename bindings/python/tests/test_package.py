@@ -56,6 +56,23 @@ def test_perf():
     assert re.search(r"^ +8 +[\d.]+", text, re.M) and re.search(r"^ +1000 +[\d.]+", text, re.M)
 
 
+def test_perf_plot(tmp_path):
+    """Every peer that is installed, in one run."""
+    plot = tmp_path / "plot.png"
+    arguments = ["--sizes", "8,100000", "--seconds", "0.05", "--plot", plot]
+    text = run(sys.executable, "-m", "hawser", "perf", *arguments)
+    names = ["hawser", "asyncio", "uvloop", "sockets", "pyzmq"]
+    assert re.findall(r"(\w+) us", text)[: len(names)] == names
+    assert all(re.search(rf"^ +{size}( +[\d.]+ +[\d.]+)+$", text, re.M) for size in (8, 100000))
+    assert plot.read_bytes().startswith(b"\x89PNG") and plot.stat().st_size > 10_000
+
+
+def test_perf_of_a_peer_that_is_not_there():
+    command = [sys.executable, "-m", "hawser", "perf", "--peers", "carrier-pigeon"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "carrier-pigeon: no such peer" in done.stderr
+
+
 @pytest.mark.parametrize("backend", ["ucp-async", "ucp-core"])
 @pytest.mark.parametrize("options", [[], ["--enable-am"], ["--reuse-alloc", "--no-error-handling"]])
 def test_ucp_benchmark(backend, options):

@@ -29,8 +29,19 @@ def main(argv: list[str] | None = None) -> int:
     commands = parser.add_subparsers(required=True, metavar="info|perf")
     commands.add_parser("info", help="versions, the UCX in use, and what UCX sees").set_defaults(run=info)
     add = commands.add_parser("perf", help="latency and bandwidth between two processes here")
-    add.add_argument("--sizes", type=lambda text: [int(n) for n in text.split(",")], default=[8, 1024, 65536, 1 << 20])
-    add.add_argument("--seconds", type=float, default=1.0, help="for each size (1)")
+    add.add_argument(
+        "--sizes",
+        type=lambda text: [int(n) for n in text.split(",")],
+        default=[8 << 2 * i for i in range(11)],
+        help="in bytes, with commas between (8 to 8 Mi)",
+    )
+    add.add_argument("--seconds", type=float, default=0.5, help="for each size (0.5)")
+    add.add_argument("--plot", metavar="FILE", help="draw hawser and every peer that is installed")
+    add.add_argument(
+        "--peers",
+        type=lambda text: text.split(","),
+        help="which: hawser, asyncio, uvloop, sockets, pyzmq, ucxx (hawser; with --plot all)",
+    )
     add.set_defaults(run=perf)
     args = parser.parse_args(argv)
     try:
