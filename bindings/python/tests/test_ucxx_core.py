@@ -124,7 +124,7 @@ def echo(pipe, api, size, progress_mode):
 
 @pytest.mark.parametrize("progress_mode", ["blocking", "thread"])
 @pytest.mark.parametrize("api", APIS)
-@pytest.mark.parametrize("size", [0, 10, 1 << 24])
+@pytest.mark.parametrize("size", [0, 10, 1 << 22])
 def test_echo(api, size, progress_mode):
     worker = end_of(api, progress_mode)
     here, there = mp.Pipe()
