@@ -156,6 +156,7 @@ struct binding *binding_of_thread(struct core *c);
 struct binding *binding_running(struct core *c);
 /** Before the loop sleeps, look and arm. */
 int binding_schedule(struct core *c, struct binding *b);
+void binding_look_again(struct core *c);
 void bindings_clear(struct core *c);
 PyObject *running_loop(void);
 

@@ -196,6 +196,21 @@ int binding_schedule(struct core *c, struct binding *b)
     return call_void(b, "call_soon", Py_BuildValue("(O)", b->on_fd));
 }
 
+/* Progress outside of a loop's turn leaves the worker unarmed: whoever sleeps on it looks again. */
+void binding_look_again(struct core *c)
+{
+    struct binding *b = binding_of_thread(c);
+
+    if (b == NULL) {
+        if (c->bindings != NULL) {
+            hws_worker_signal(c->id);
+        }
+    } else if (!b->due && !loop_closed(b) && binding_schedule(c, b) < 0) {
+        b->due = false;
+        PyErr_Clear();
+    }
+}
+
 /* Work that goes on is done for so long before other callbacks of the loop get their turn. */
 #define TURN_NS 200000u
 /* When there is work but none can be done for so long, the peer does not run: it may be waiting for

@@ -140,6 +140,7 @@ static PyObject *worker_progress(PyObject *self, PyObject *unused)
     }
     r = core_progress(c);
     core_drain(c, NULL);
+    binding_look_again(c);
     if (r < 0 && r != HWS_E_BUSY) {
         return raise_last(r);
     }

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import time
 
 import numpy as np
 import pytest
@@ -199,3 +200,31 @@ async def test_comm():
     assert await client.am_recv() == b"am!!"
     await client.close()
     listener.close()
+
+
+def test_close_leaves_the_loop_awake():
+    """close() makes progress by itself; what the other end waits for must wake the loop afterwards."""
+
+    async def echo(ep):
+        message = bytearray(128)
+        await ep.recv(bytearray(8))
+        await ep.recv(message)
+        await ep.send(message)
+        await ep.close()
+
+    async def main():
+        # No deadline of a connection is near that would wake the loop instead.
+        ucp.init(connect_timeout=600)
+        _, client = await connected(echo)
+        await client.send(bytearray(8))
+        await client.send(bytearray(128))
+        start = time.monotonic()
+        async with asyncio.timeout(60):
+            await client.recv(bytearray(128))
+        assert time.monotonic() - start < 50
+
+    for _ in range(60):
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(main())
+        ucp.reset()
+        loop.close()

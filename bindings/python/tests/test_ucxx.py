@@ -330,7 +330,10 @@ async def test_close_after_n_recv_and_premature_listener():
     async def serve(ep):
         for _ in range(10):
             await ep.send(bytearray(10))
-        await ep.recv(bytearray(1))
+        await released.wait()
+        served.set()
+
+    released, served = asyncio.Event(), asyncio.Event()
 
     listener, client = await connected(serve)
     await client.recv(bytearray(10))
@@ -345,6 +348,8 @@ async def test_close_after_n_recv_and_premature_listener():
     assert client.closed
     with pytest.raises(ucxx.exceptions.UCXCloseError):
         await client.send(b"1")
+    released.set()
+    await served.wait()
 
 
 async def test_reset_is_refused_while_something_is_open():
