@@ -37,7 +37,8 @@ struct binding {
     PyObject *ready; /* loop._ready: the callbacks that are due; null where the loop hides it */
     PyObject *on_fd; /* the reader, and what looks before the loop sleeps */
     unsigned long thread;
-    bool due; /* on_fd is scheduled */
+    bool due;     /* on_fd is scheduled */
+    bool telling; /* on_fd runs: the loop is this thread's running one, which costs much to ask */
 };
 
 /** The C side of a worker. It lives until the worker and its operations have ended. */

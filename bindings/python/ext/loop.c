@@ -236,10 +236,12 @@ static PyObject *reader_call(PyObject *self, PyObject *args, PyObject *kwargs)
     c->turn = now_ns();
     for (;;) {
         r = core_progress(c);
+        b->telling = true;
         told = core_drain(c, b);
         if (reader->binding == NULL || c->closed) {
             Py_RETURN_NONE; /* a callback closed the worker */
         }
+        b->telling = false;
         if (told != 0 || c->fd < 0 || r < 0) {
             break;
         }

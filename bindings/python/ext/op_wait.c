@@ -54,8 +54,10 @@ static int spin(struct op *op)
     struct binding *b = binding_of_thread(c);
     uint32_t spin_now = c->spin_now;
 
-    if ((b == NULL || !b->due) &&
-        ((b = binding_running(c)) == NULL || binding_schedule(c, b) < 0)) {
+    if (b == NULL || !(b->due || b->telling)) {
+        b = binding_running(c);
+    }
+    if (b == NULL || binding_schedule(c, b) < 0) {
         return -1;
     }
     core_spin(c, op, loop_is_busy(b) ? 1 : QUICK);
@@ -91,7 +93,11 @@ int op_bind(struct op *op)
     if (op->loop != NULL && op != op->core->done) {
         return 0;
     }
-    if ((b = binding_running(op->core)) == NULL) {
+    b = binding_of_thread(op->core);
+    if (b == NULL || !b->telling) {
+        b = binding_running(op->core);
+    }
+    if (b == NULL) {
         return -1;
     }
     Py_INCREF(b->loop);
