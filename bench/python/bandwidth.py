@@ -3,7 +3,7 @@
 
     .venv/bin/python bench/python/bandwidth.py --build build [--size 1048576] [--count 2000] [--window 16] [--rounds 5]
 
-As ucx_perftest's tag_bw: so many sends under way at once. Prints JSON: bytes a second.
+As ucx_perftest's tag_bw: so many messages under way at once, all from one buffer into one. Prints JSON: bytes a second.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ async def server(args: Any, tell: Callable[[int], None]) -> None:
     async with hawser.listen(host="127.0.0.1") as listener:
         tell(listener.port)
         async with await listener.accept() as ep:
-            buffers = [bytearray(args.size) for _ in range(args.window)]
+            buffer = bytearray(args.size)
             for total in (args.count // 10 + 1, args.count):
-                posted = deque(ep.recv(buffers[i]) for i in range(min(args.window, total)))
-                for i in range(len(posted), total):
+                posted = deque(ep.recv(buffer) for _ in range(min(args.window, total)))
+                for _ in range(len(posted), total):
                     await posted.popleft()
-                    posted.append(ep.recv(buffers[i % args.window]))
+                    posted.append(ep.recv(buffer))
                 while posted:
                     await posted.popleft()
                 await ep.send(b"done")
@@ -39,15 +39,15 @@ async def client(args: Any, port: int) -> float:
     import hawser
 
     async with hawser.connect("127.0.0.1", port) as ep:
-        buffers = [bytearray(args.size) for _ in range(args.window)]
+        buffer = bytearray(args.size)
         took = 0.0
         for total in (args.count // 10 + 1, args.count):
             start = clock()
             posted: deque[Any] = deque()
-            for i in range(total):
+            for _ in range(total):
                 if len(posted) == args.window:
                     await posted.popleft()
-                posted.append(ep.send(buffers[i % args.window]))
+                posted.append(ep.send(buffer))
             while posted:
                 await posted.popleft()
             await ep.recv(bytearray(4))
