@@ -232,6 +232,9 @@ PyObject *op_block(PyObject *self, uint64_t timeout_ns)
     if (!op_over(op)) {
         core_spin(op->core, op, QUICK);
         op_settle(op);
+        if (op->core->bindings != NULL) {
+            binding_look_again(op->core);
+        }
     }
     if (op_over(op) || block(op, timeout_ns) == 0) {
         if (!op->told && !op->cancelled) {
