@@ -7,6 +7,7 @@
 #include "memory.h"
 #include "options.h"
 #include "stats.h"
+#include "shm_orphans.h"
 #include "time.h"
 #include "ucx_config.h"
 #include "ucx_find.h"
@@ -194,6 +195,9 @@ static int32_t fill(struct hws__context *c, const hws_context_opts *o)
                                                             : HWS__PROFILE_MAIN;
     int32_t r;
 
+    if (profile == HWS__PROFILE_MAIN) {
+        hws__shm_orphans_remove("/dev/shm");
+    }
     if (profile == HWS__PROFILE_MAIN && hws__shm_free() < SHM_FLOOR) {
         hws__log(HWS_LOG_WARN, "/dev/shm is nearly full: no shared memory in this context");
         profile = HWS__PROFILE_TCP;

@@ -1,147 +1,133 @@
-"""Dask over ucx:// (Hawser) against tcp://, in one run: run.py [CASE...]
+"""Dask over tcp://, ucx:// (Hawser) and ucxx:// (distributed-ucxx, if it is installed), in one run: run.py [CASE...]
 
-Cases: fetch (one worker fetches an array of another), rpc (a 1 kB round trip between workers), transpose
-((x + x.T).sum()). Each protocol has a cluster of two workers of one thread; rounds alternate between them. One line of
-JSON for each case and protocol: the median of the rounds and its ratio to tcp, above 1 where it is faster.
+Each protocol has a cluster of its own; rounds alternate between them. One line of JSON for each case and protocol: the
+median of the rounds, its ratio to tcp (above 1: faster), and what the workers spent on fetching from each other. --html
+writes a report with plots.
 """
 
+from __future__ import annotations
+
 import argparse
+import functools
+import gc
+import importlib.util
 import json
 import statistics
-import time
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
 
-import dask
-import dask.array as da
-import numpy as np
-from dask.distributed import Client, LocalCluster, wait
+import cases
+from clusters import clusters, protocols
+from dask.distributed import Client
 
-PROTOCOLS = ["tcp", "ucx"]
-
-
-async def _fetch(key, owner, rounds, dask_worker):
-    from distributed.worker import get_data_from_worker
-
-    seconds = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        response = await get_data_from_worker(dask_worker.rpc, [key], owner, who=dask_worker.address)
-        seconds.append(time.perf_counter() - start)
-        assert response["status"] == "OK" and response["data"][key].nbytes > 0
-        del response
-    return seconds
+MIB = 1 << 20
 
 
-async def _rpc(peer, rounds, dask_worker):
-    payload = b"x" * 1000
-    seconds = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        for _ in range(100):
-            await dask_worker.rpc(peer).echo(data=payload)
-        seconds.append((time.perf_counter() - start) / 100)
-    return seconds
+def plan(args: argparse.Namespace) -> dict[str, list[tuple[str, int | None, Callable[[Client], cases.Round]]]]:
+    """For each case its variants: a name, the bytes that move if that is known, and what makes a round."""
+    p = functools.partial
+    return {
+        "rpc": [("rpc 1 kB", None, cases.rpc)],
+        "sendrecv": [(f"send/recv {n} MiB", n * MIB, p(cases.send_recv, size=n * MIB)) for n in args.messages],
+        "fetch": [(f"fetch {n} MiB", n * MIB, p(cases.fetch, size=n * MIB)) for n in args.sizes],
+        "transpose": [(f"transpose sum {n}", None, p(cases.transpose, n=n)) for n in args.sides],
+        "svd": [(f"svd {n}", None, p(cases.svd, n=n)) for n in args.svd],
+        "rechunk": [(f"rechunk {m} {args.rechunk}", None, p(cases.rechunk, n=args.rechunk, method=m)) for m in METHODS],
+        "shuffle": [(f"shuffle {m}", None, p(cases.shuffle, rows=args.rows, method=m)) for m in METHODS],
+        "merge": [("merge", None, p(cases.merge, rows=args.rows))],
+    }
 
 
-def _serve_echo(dask_worker):
-    dask_worker.handlers["echo"] = lambda data: data
+METHODS = ("p2p", "tasks")
 
 
-def fetch(clients, size, rounds):
-    keys = {}
-    for protocol, client in clients.items():
-        a, b = client.scheduler_info()["workers"]
-        x = client.submit(np.ones, size // 8, workers=[a])
-        with client.as_current():
-            wait(x)
-        keys[protocol] = (x, a, b)
+def transferred(client: Client) -> float:
+    """Seconds that the workers spent on fetching from each other so far, summed."""
 
-    def one(protocol, n=1):
-        x, a, b = keys[protocol]
-        return clients[protocol].run(_fetch, x.key, a, n, workers=[b])[b]
+    def seconds(dask_worker: Any) -> float:
+        return sum(entry["duration"] for entry in dask_worker.transfer_incoming_log)
 
-    return alternate(one, rounds)
+    return sum(client.run(seconds).values())
 
 
-def rpc(clients, rounds):
-    for client in clients.values():
-        client.run(_serve_echo)
-
-    def one(protocol):
-        a, b = clients[protocol].scheduler_info()["workers"]
-        return clients[protocol].run(_rpc, a, 1, workers=[b])[b]
-
-    return alternate(one, rounds)
-
-
-def transpose(clients, n, rounds):
-    arrays = {}
-    for protocol, client in clients.items():
-        with client.as_current():
-            arrays[protocol] = da.random.default_rng(1).random((n, n), chunks=(2000, 2000)).persist()
-            wait(arrays[protocol])
-
-    def one(protocol):
-        client, x = clients[protocol], arrays[protocol]
-        y = (x + x.T).sum()
-        start = time.perf_counter()
-        client.compute(y).result()
-        return [time.perf_counter() - start]
-
-    return alternate(one, rounds)
+def alternate(
+    rounds: dict[str, cases.Round], clients: dict[str, Client], n: int
+) -> dict[str, list[tuple[float, float]]]:
+    """n rounds of each after one that does not count: seconds, and the workers' seconds of fetching."""
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in rounds}
+    for i in range(n + 1):
+        for name, one in rounds.items():
+            before = transferred(clients[name])
+            seconds = one()
+            if i > 0:
+                found[name].append((seconds, transferred(clients[name]) - before))
+    return found
 
 
-def alternate(one, rounds):
-    seconds = {protocol: [] for protocol in PROTOCOLS}
-    for protocol in PROTOCOLS:
-        one(protocol)
-    for _ in range(rounds):
-        for protocol in PROTOCOLS:
-            seconds[protocol] += one(protocol)
-    return seconds
-
-
-def report(case, seconds, size=None):
-    medians = {protocol: statistics.median(s) for protocol, s in seconds.items()}
-    for protocol, s in seconds.items():
-        line = {"bench": "dask", "case": case, "protocol": protocol, "rounds": len(s)}
-        line |= {"seconds": round(medians[protocol], 7), "min": round(min(s), 7), "max": round(max(s), 7)}
+def lines(case: str, found: dict[str, list[tuple[float, float]]], size: int | None) -> Iterable[dict[str, Any]]:
+    medians = {name: statistics.median(s for s, _ in samples) for name, samples in found.items()}
+    fetching = {name: statistics.median(s for _, s in samples) for name, samples in found.items()}
+    for name, samples in found.items():
+        seconds = [s for s, _ in samples]
+        line = {"bench": "dask", "case": case, "protocol": name, "rounds": len(samples)}
+        line |= {"seconds": round(medians[name], 7), "min": round(min(seconds), 7), "max": round(max(seconds), 7)}
         if size is not None:
-            line["GB_s"] = round(size / medians[protocol] / 1e9, 3)
-        line["ratio_to_tcp"] = round(medians["tcp"] / medians[protocol], 2)
-        print(json.dumps(line), flush=True)
+            line["GB_s"] = round(size / medians[name] / 1e9, 3)
+        if fetching[name] > 0:
+            line["transfer_seconds"] = round(fetching[name], 4)
+        if "tcp" in medians:
+            line["ratio_to_tcp"] = round(medians["tcp"] / medians[name], 2)
+            if fetching[name] > 0 and fetching["tcp"] > 0:
+                line["transfer_to_tcp"] = round(fetching[name] / fetching["tcp"], 2)
+        yield line
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="*", help="fetch, rpc, transpose; all if none is named")
+    parser.add_argument(
+        "cases", nargs="*", help="rpc, sendrecv, fetch, transpose, svd, rechunk, shuffle, merge; or all"
+    )
+    parser.add_argument("--protocols", nargs="*", default=list(protocols()), help="of tcp, ucx, ucxx")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1, help="of each worker")
+    parser.add_argument("--messages", type=int, nargs="*", default=[1, 64], metavar="MIB")
     parser.add_argument("--sizes", type=int, nargs="*", default=[8, 128, 1024], metavar="MIB")
     parser.add_argument("--sides", type=int, nargs="*", default=[8000, 16000], metavar="N")
+    parser.add_argument("--svd", type=int, nargs="*", default=[10000], metavar="N")
+    parser.add_argument("--rechunk", type=int, default=6000, metavar="N")
+    parser.add_argument("--rows", type=int, default=4_000_000, help="of the tables of shuffle and merge")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--html", metavar="FILE", help="write a report with plots")
     args = parser.parse_args()
-    cases = args.cases or ["fetch", "rpc", "transpose"]
-    clusters, clients = [], {}
-    # Nothing is spilled or paused: the transport is measured.
-    memory = {f"distributed.worker.memory.{key}": False for key in ("target", "spill", "pause", "terminate")}
-    with dask.config.set(memory):
-        try:
-            for protocol in PROTOCOLS:
-                clusters.append(
-                    LocalCluster(n_workers=2, threads_per_worker=1, protocol=protocol, dashboard_address=None)
-                )
-                clients[protocol] = Client(clusters[-1], set_as_default=False)
-            if "rpc" in cases:
-                report("rpc 1 kB", rpc(clients, args.rounds))
-            if "fetch" in cases:
-                for mib in args.sizes:
-                    report(f"fetch {mib} MiB", fetch(clients, mib << 20, args.rounds), mib << 20)
-            if "transpose" in cases:
-                for n in args.sides:
-                    report(f"transpose sum {n}", transpose(clients, n, args.rounds))
-        finally:
-            for client in clients.values():
-                client.close()
-            for cluster in clusters:
-                cluster.close()
+    variants = plan(args)
+    chosen = args.cases or list(variants)
+    if wrong := set(chosen) - set(variants):
+        parser.error(f"no case {', '.join(sorted(wrong))}")
+    if importlib.util.find_spec("pandas") is None or importlib.util.find_spec("pyarrow") is None:
+        for case in [case for case in chosen if case in ("shuffle", "merge")]:
+            print(f"skipped: {case}: pandas and pyarrow are not installed", file=sys.stderr)
+            chosen.remove(case)
+    for name, why in protocols().items():
+        if why and name in args.protocols:
+            print(f"skipped: {name}: {why}", file=sys.stderr)
+            args.protocols.remove(name)
+    todo = [variant for case in chosen for variant in variants[case]]
+    results = []
+    with clusters(args.protocols, args.workers, args.threads) as clients:
+        for i, (case, size, make) in enumerate(todo):
+            if sys.stderr.isatty():
+                print(f"\r[{'#' * i}{'.' * (len(todo) - i)}] {case:30}", end="", file=sys.stderr, flush=True)
+            found = alternate({name: make(client) for name, client in clients.items()}, clients, args.rounds)
+            gc.collect()
+            for line in lines(case, found, size):
+                results.append(line)
+                print(("\r\033[K" if sys.stderr.isatty() else "") + json.dumps(line), flush=True)
+        if args.html:
+            import report
+
+            report.write(args.html, results, clients)
+            print(f"report: {args.html}", file=sys.stderr)
 
 
 if __name__ == "__main__":

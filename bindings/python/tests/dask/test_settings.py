@@ -34,6 +34,21 @@ def test_ucx_is_owned_without_configuration():
     assert run(OWNER)[0] == ["hawser.dask._backend"] * 2
 
 
+def test_old_names_are_the_classes_in_use():
+    program = """
+import asyncio
+from distributed.comm import ucx
+from distributed.comm.registry import get_backend
+assert isinstance(get_backend("ucx"), ucx.UCXBackend)
+
+async def main():
+    async with ucx.UCXListener("ucx://127.0.0.1:0", print) as listener:
+        print(listener.get_host_port()[0], listener.contact_address.split(":")[0])
+
+asyncio.run(main())"""
+    assert run(program)[0] == ["127.0.0.1", "ucx"]
+
+
 def test_owner_can_be_none():
     out, _ = run(OWNER, DASK_DISTRIBUTED__COMM__UCX__OWNER="none")
     assert out[0].startswith("distributed") and out[1] == "hawser.dask._backend"

@@ -8,6 +8,7 @@ are imported (see _hawser_dask), if `distributed.comm.ucx.owner` says so: "auto"
 unless distributed-ucxx is installed, "hawser" takes it from everybody, "none" leaves it alone.
 """
 
+import importlib
 from typing import Any
 
 # First: the hook may want this package while that is being imported.
@@ -25,12 +26,18 @@ load_defaults()
 claim_ucx()
 
 
-def __getattr__(name: str) -> Any:
-    """bandwidths() needs all of distributed, which is still being imported when this is."""
-    if name == "bandwidths":
-        from ._transfers import bandwidths
+# These need all of distributed, which is still being imported when this is.
+_LATER = {
+    "LocalCluster": "_cluster",
+    "SSHCluster": "_ssh",
+    "bandwidths": "_transfers",
+    "learn_bandwidths": "_learn",
+}
 
-        return bandwidths
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -39,8 +46,11 @@ __all__ = [
     "HawserComm",
     "HawserConnector",
     "HawserListener",
+    "LocalCluster",
+    "SSHCluster",
     "UCXBackend",
     "bandwidths",
     "claim_ucx",
     "initialize",
+    "learn_bandwidths",
 ]

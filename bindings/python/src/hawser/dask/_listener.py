@@ -15,6 +15,7 @@ from distributed.utils import ensure_ip
 
 import hawser
 
+from ._attach import attach
 from ._comm import HawserComm
 from ._config import close_timeout, refuse_encryption
 from ._workers import loop_worker
@@ -67,6 +68,7 @@ class HawserListener(BaseListener):
             raise OSError(f"{self.prefix}{unparse_host_port(self.ip, self.port)}: {e}") from e
         self.port = self._listener.port
         self._host = host or "0.0.0.0"
+        attach(self.comm_handler)
 
     def stop(self) -> None:
         """Take no more peers; those that are connected stay."""
@@ -116,3 +118,11 @@ class HawserListener(BaseListener):
     def contact_address(self) -> str:
         host, port = self.get_host_port()
         return self.prefix + unparse_host_port(ensure_concrete_host(host, default_host=self.default_host), port)
+
+
+class UCXListener(HawserListener):
+    """As Dask's own was: takes an address with its scheme."""
+
+    def __init__(self, address: str, *args: Any, **connection_args: Any) -> None:
+        connection_args.setdefault("prefix", "ucx://")
+        super().__init__(address.removeprefix("ucx://"), *args, **connection_args)

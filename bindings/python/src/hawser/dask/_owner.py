@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import logging
+import sys
 
 import dask
 
@@ -35,4 +36,16 @@ def claim_ucx() -> bool:
     from ._backend import UCXBackend
 
     backends["ucx"] = UCXBackend()
+    _rename()
     return True
+
+
+def _rename() -> None:
+    """Programs that know the classes by their old names in distributed.comm.ucx find those that are used."""
+    module = sys.modules.get("distributed.comm.ucx")
+    if module is not None:
+        from ._backend import UCXBackend
+        from ._comm import HawserComm
+        from ._listener import UCXListener
+
+        vars(module).update(UCX=HawserComm, UCXBackend=UCXBackend, UCXListener=UCXListener)

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import os
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from distributed import Client
+
+from . import _report
+
+# When it ended, its bytes, its seconds.
+Transfer = tuple[float, int, float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +30,7 @@ class Pair:
     bytes: int
     seconds: float
     quartiles: tuple[float, float, float]
+    samples: tuple[Transfer, ...] = ()
 
 
 class Bandwidths:
@@ -42,6 +50,27 @@ class Bandwidths:
             if (candidate.source, candidate.destination) == pair:
                 return candidate
         raise KeyError(pair)
+
+    def heat_map(self) -> str:
+        """The median of each pair in MB/s as SVG, a row for each worker that gave."""
+        names = sorted({name for pair in self for name in (pair.source, pair.destination)})
+        values = {(pair.source, pair.destination): pair.quartiles[1] / 1e6 for pair in self}
+        return _report.heat_map(names, values, "MB/s")
+
+    def over_time(self) -> str:
+        """Each transfer in MB/s as SVG, a colour for each of the busiest pairs."""
+        series = {
+            f"{pair.source} to {pair.destination} ({pair.transport})": [
+                (when, n / seconds / 1e6) for when, n, seconds in pair.samples
+            ]
+            for pair in self.pairs[:8]
+        }
+        return _report.over_time(series, "MB/s")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the table, the heat map and the plot over time as one HTML file."""
+        parts = [self._repr_html_(), "<h2>Median MB/s</h2>", self.heat_map(), "<h2>Over time</h2>", self.over_time()]
+        Path(path).write_text(_report.page("Transfers between workers", parts), encoding="utf-8")
 
     def _cells(self) -> list[list[str]]:
         head = ["from", "to", "transport", "transfers", "MB", "seconds", "25 %", "50 %", "75 % MB/s"]
@@ -75,19 +104,39 @@ class Bandwidths:
         return f"<table><tr>{head.replace('td>', 'th>')}</tr>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
 
 
+def _names(comms: Iterable[Any]) -> str:
+    return "+".join(sorted({getattr(comm, "transport", "") for comm in comms if not comm.closed()} - {""}))
+
+
 def _transport(worker: Any, peer: str) -> str:
     """How this worker's connections to a peer travel: UCX's name where Hawser carries them, else the scheme."""
     comms = [*worker.rpc.available.get(peer, ()), *worker.rpc.occupied.get(peer, ())]
-    names = {getattr(comm, "transport", "") for comm in comms if not comm.closed()} - {""}
-    return "+".join(sorted(names)) or peer.split("://")[0]
+    return _names(comms) or peer.split("://")[0]
 
 
-def _incoming(dask_worker: Any) -> list[tuple[str, str, list[tuple[int, float]]]]:
-    """Runs on a worker: for each peer the transport and the bytes and seconds of each transfer."""
-    found: dict[str, list[tuple[int, float]]] = {}
+def transports_in_use(worker: Any) -> str:
+    """UCX's names of what a worker's connections travel on now; empty where Hawser carries none."""
+    pools = [*worker.rpc.available.values(), *worker.rpc.occupied.values()]
+    return _names([worker.batched_stream.comm, *(comm for comms in pools for comm in comms)])
+
+
+def incoming(dask_worker: Any) -> list[tuple[str, str, list[Transfer]]]:
+    """What a worker fetched: for each peer the transport and the transfers."""
+    found: dict[str, list[Transfer]] = {}
     for entry in dask_worker.transfer_incoming_log:
-        found.setdefault(entry["who"], []).append((int(entry["total"]), float(entry["duration"])))
+        transfer = float(entry["stop"]), int(entry["total"]), float(entry["duration"])
+        found.setdefault(entry["who"], []).append(transfer)
     return [(who, _transport(dask_worker, who), transfers) for who, transfers in found.items()]
+
+
+def summary(source: str, destination: str, transport: str, transfers: list[Transfer]) -> Pair:
+    """One line of the table, of at least one transfer."""
+    rates = [n / seconds for _, n, seconds in transfers]
+    low, middle, high = statistics.quantiles(rates, n=4, method="inclusive") if len(rates) > 1 else rates * 3
+    total, seconds = sum(n for _, n, _ in transfers), sum(seconds for _, _, seconds in transfers)
+    return Pair(
+        source, destination, transport, len(transfers), total, seconds, (low, middle, high), tuple(sorted(transfers))
+    )
 
 
 def bandwidths(client: Client, minimum: int = 0) -> Bandwidths:
@@ -97,22 +146,8 @@ def bandwidths(client: Client, minimum: int = 0) -> Bandwidths:
     minimum: leave out transfers of fewer bytes, which say more about latency. Any protocol.
     """
     pairs = []
-    for destination, peers in client.run(_incoming).items():
+    for destination, peers in client.run(incoming).items():
         for source, transport, transfers in peers:
-            kept = [(n, seconds) for n, seconds in transfers if n >= minimum]
-            if not kept:
-                continue
-            rates = [n / seconds for n, seconds in kept]
-            quartiles = statistics.quantiles(rates, n=4, method="inclusive") if len(rates) > 1 else rates * 3
-            pairs.append(
-                Pair(
-                    source,
-                    destination,
-                    transport,
-                    len(kept),
-                    sum(n for n, _ in kept),
-                    sum(seconds for _, seconds in kept),
-                    (quartiles[0], quartiles[1], quartiles[2]),
-                )
-            )
+            if kept := [transfer for transfer in transfers if transfer[1] >= minimum]:
+                pairs.append(summary(source, destination, transport, kept))
     return Bandwidths(pairs)

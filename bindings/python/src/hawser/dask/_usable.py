@@ -94,6 +94,15 @@ def no_cuda() -> str | None:
     return None
 
 
+def cuda_device_count() -> int:
+    """Devices that CUDA has, as far as CUDA_VISIBLE_DEVICES lets this process see them."""
+    cuda = ctypes.CDLL("libcuda.so.1")
+    count = ctypes.c_int()
+    cuda.cuInit(0)
+    cuda.cuDeviceGetCount(ctypes.byref(count))
+    return count.value
+
+
 def cuda_error(cuda: ctypes.CDLL, error: int) -> str:
     """CUDA's name of an error."""
     name = ctypes.c_char_p()

@@ -1,0 +1,5 @@
+"""python -m hawser.dask: what `dask hawser` does."""
+
+from ._cli import main
+
+main(prog_name="python -m hawser.dask")

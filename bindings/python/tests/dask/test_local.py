@@ -1,0 +1,218 @@
+# TIMEOUT: 300
+"""hawser.dask.LocalCluster, hawser-dask-worker and `dask hawser config`."""
+
+import contextlib
+import inspect
+import os
+import subprocess
+import sys
+import time
+
+import dask
+import pytest
+from distributed import Client
+
+import hawser.dask
+from hawser.dask import _groups, _usable, _worker_options, _workers
+
+pytestmark = [pytest.mark.filterwarnings("default")]
+no_gpu = pytest.mark.skipif(_usable.no_cuda() is None, reason="this machine has a GPU, so nothing is refused")
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    _workers._close_all()
+
+
+# ---- Who gets what ----
+
+
+def make_sys(root, nodes):
+    for i, cpus in enumerate(nodes):
+        folder = root / f"devices/system/node/node{i}"
+        folder.mkdir(parents=True)
+        (folder / "cpulist").write_text(cpus + "\n")
+    return root
+
+
+@pytest.mark.parametrize(
+    "n, groups",
+    [
+        (None, [[0, 1, 2, 3], [4, 5, 6, 7]]),
+        (1, [[0, 1, 2, 3, 4, 5, 6, 7]]),
+        (2, [[0, 1, 2, 3], [4, 5, 6, 7]]),
+        (3, [[0, 1], [2, 3], [4, 5, 6, 7]]),
+        (4, [[0, 1], [2, 3], [4, 5], [6, 7]]),
+        (16, [[0], [1], [2], [3]] * 2 + [[4], [5], [6], [7]] * 2),
+    ],
+)
+def test_groups_of_cpus(tmp_path, n, groups):
+    root = make_sys(tmp_path, ["0-3", "4-7"])
+    got = _groups.cpu_groups(n, root, allowed=range(8))
+    assert sorted(got) == sorted(groups) and len(got) == (n or 2)
+
+
+def test_only_allowed_cpus_are_used(tmp_path):
+    root = make_sys(tmp_path, ["0-3,16-19", "4-7"])
+    assert _groups.numa_nodes(root, allowed=[1, 17]) == [[1, 17]]
+    assert _groups.numa_nodes(tmp_path / "nothing", allowed=[3, 2]) == [[2, 3]]
+
+
+def test_devices_are_rotated():
+    assert _groups.visible_devices(None, 3) == ["0", "1", "2"]
+    assert _groups.visible_devices("2, GPU-ab,MIG-cd", 8) == ["2", "GPU-ab", "MIG-cd"]
+    assert _groups.visible_devices([0, 3], 8) == ["0", "3"] and _groups.visible_devices("", 8) == []
+    assert [_groups.rotated(["0", "1", "2"], i) for i in range(4)] == ["0,1,2", "1,2,0", "2,0,1", "0,1,2"]
+    for wrong in ("0,0", "cuda:1", [-1]):
+        with pytest.raises(ValueError):
+            _groups.visible_devices(wrong, 8)
+
+
+def test_net_devices_of_each_worker(monkeypatch):
+    monkeypatch.delenv("UCX_NET_DEVICES", raising=False)
+    monkeypatch.setattr(_worker_options, "nearest_devices", lambda visible, cpus: f"near {visible or cpus}")
+    plan = _worker_options.Machine([[0], [1]], [], "auto", [])
+    assert [plan.env(i) for i in range(2)] == [{"UCX_NET_DEVICES": "near [0]"}, {"UCX_NET_DEVICES": "near [1]"}]
+    plan = _worker_options.Machine([[0], [1]], ["5", "7"], lambda i: f"mlx5_{i}:1", [])
+    assert plan.env(1) == {"CUDA_VISIBLE_DEVICES": "7,5", "UCX_NET_DEVICES": "mlx5_1:1"}
+    monkeypatch.setenv("UCX_NET_DEVICES", "mine")
+    assert "UCX_NET_DEVICES" not in plan.env(0)
+
+
+# ---- The cluster ----
+
+# Dask-CUDA's, see its LocalCUDACluster.
+OPTIONS = """CUDA_VISIBLE_DEVICES n_workers threads_per_worker memory_limit device_memory_limit enable_cudf_spill
+cudf_spill_stats local_directory protocol enable_tcp_over_ucx enable_infiniband enable_nvlink enable_rdmacm
+rmm_pool_size rmm_maximum_pool_size rmm_managed_memory rmm_async rmm_allocator_external_lib_list
+rmm_release_threshold rmm_log_directory rmm_track_allocations log_spilling pre_import"""
+
+
+def test_options_are_dask_cuda_s():
+    names = list(inspect.signature(hawser.dask.LocalCluster).parameters)
+    assert names[: len(OPTIONS.split())] == OPTIONS.split() and "ucx_net_devices" in names
+
+
+@no_gpu
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"CUDA_VISIBLE_DEVICES": [0]},
+        {"rmm_pool_size": "1GB"},
+        {"rmm_async": True},
+        {"device_memory_limit": 0.8},
+        {"enable_cudf_spill": True},
+        {"log_spilling": True},
+    ],
+)
+def test_without_a_gpu_its_options_say_so(option):
+    with pytest.raises(RuntimeError, match=f"{next(iter(option))}.*there is no GPU to use: "):
+        hawser.dask.LocalCluster(n_workers=1, dashboard_address=None, **option)
+
+
+def test_options_that_contradict_each_other():
+    with pytest.raises(ValueError, match="processes"):
+        hawser.dask.LocalCluster(processes=False)
+    with pytest.raises(TypeError, match="tcp"):
+        hawser.dask.LocalCluster(protocol="tcp", enable_infiniband=True)
+    with pytest.raises(ValueError, match="ucx_net_devices"):
+        hawser.dask.LocalCluster(ucx_net_devices="")
+
+
+def facts():
+    import sys
+
+    return sorted(os.sched_getaffinity(0)), os.environ.get("UCX_NET_DEVICES"), "wave" in sys.modules
+
+
+def test_each_worker_has_cpus_and_devices_of_its_own(monkeypatch):
+    monkeypatch.delenv("UCX_NET_DEVICES", raising=False)
+    options = {"dashboard_address": None, "pre_import": "wave", "ucx_net_devices": lambda i: ["lo", "all"][i]}
+    with hawser.dask.LocalCluster(n_workers=2, **options) as c, Client(c) as client:
+        assert c.scheduler_address.startswith("ucx://")
+        client.wait_for_workers(2, timeout=60)
+        found = client.run(facts)
+        groups = _groups.cpu_groups(2)
+        assert sorted(cpus for cpus, _, _ in found.values()) == sorted(groups)
+        assert {devices for _, devices, _ in found.values()} == {"lo", "all"}
+        assert all(imported for _, _, imported in found.values())
+        threads = {info["name"]: info["nthreads"] for info in client.scheduler_info()["workers"].values()}
+        assert threads == {i: len(groups[i]) for i in range(2)}
+        assert client.submit(sum, [1, 2], pure=False).result(timeout=60) == 3
+
+
+def test_a_cluster_changes_its_size_during_a_job():
+    def slow(i):
+        time.sleep(0.1)
+        return i
+
+    with hawser.dask.LocalCluster(n_workers=1, dashboard_address=None) as c, Client(c) as client:
+        futures = client.map(slow, range(100))
+        c.scale(3)
+        client.wait_for_workers(3, timeout=90)
+        c.scale(1)
+        assert sum(client.gather(futures)) == sum(range(100))
+        c.adapt(minimum=1, maximum=3, interval="200ms", wait_count=2)
+        futures = client.map(slow, range(100, 300))
+        assert sum(client.gather(futures)) == sum(range(100, 300))
+        names = {info["name"] for info in client.scheduler_info()["workers"].values()}
+        assert names and names <= {0, 1, 2}
+
+
+@contextlib.contextmanager
+def program(*args, **options):
+    process = subprocess.Popen([sys.executable, "-m", *args], **options)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+
+
+def test_worker_and_config_programs(tmp_path):
+    file = tmp_path / "scheduler.json"
+    scheduler = ["distributed.cli.dask_scheduler", "--protocol", "ucx", "--port", "0", "--no-dashboard"]
+    pid_file = tmp_path / "pid"
+    worker = ["hawser.dask", "worker", "--scheduler-file", file, "--n-workers", "2", "--name", "w", "--no-dashboard"]
+    worker += ["--nthreads", "1", "--enable-tcp-over-ucx", "--resources", "GPU=1,MEM=2e9", "--pid-file", pid_file]
+    with program(*scheduler, "--scheduler-file", file), program(*worker) as process:
+        with Client(scheduler_file=str(file), timeout=60) as client:
+            client.wait_for_workers(2, timeout=90)
+            workers = client.scheduler_info()["workers"].values()
+            assert {info["name"] for info in workers} == {"w-0", "w-1"}
+            assert all(info["nthreads"] == 1 for info in workers)
+            assert int(pid_file.read_text()) == process.pid
+            got = client.submit(sum, [1, 2], resources={"GPU": 1}, pure=False)
+            assert got.result(timeout=60) == 3
+        done = subprocess.run(
+            [sys.executable, "-m", "hawser.dask", "config", "--scheduler-file", file],
+            capture_output=True,
+            text=True,
+            timeout=90,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("\nucx://") + done.stdout.startswith("ucx://") == 2
+        assert "'TLS': 'tcp,sm,self'" in done.stdout or "UCX_TLS" in os.environ
+        assert "Affinity" in done.stdout
+    assert not pid_file.exists()
+
+
+def test_programs_say_what_is_wrong():
+    def run(*args):
+        done = subprocess.run([sys.executable, "-m", "hawser.dask", *args], capture_output=True, text=True, timeout=90)
+        return done.returncode, done.stderr
+
+    code, said = run("worker")
+    assert code != 0 and "scheduler" in said and "Traceback" not in said
+    if _usable.no_cuda():
+        code, said = run("worker", "ucx://127.0.0.1:1", "--rmm-pool-size", "1GB")
+        assert code != 0 and "rmm_pool_size: there is no GPU" in said and "Traceback" not in said
+    with dask.config.set({}):
+        code, said = run("config", "ucx://127.0.0.1:1", "--timeout", "1")
+        assert code != 0 and "Error" in said and "Traceback" not in said
