@@ -5,7 +5,7 @@
 .NOTPARALLEL:
 
 help:
-	@echo "make demo      install what is missing, build, copy 1 GiB between two processes over shared memory and TCP"
+	@echo "make demo      install what is missing, build, copy 1 GiB between two processes, run a Dask job"
 	@echo "make test      the same set-up; release on both UCX builds, ASan+UBSan and TSan (20 minutes at most)"
 	@echo "make test-all  adds clang, all sanitizers on everything, and the long runs"
 	@echo "make soak      the long runs only"

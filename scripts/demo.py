@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Copies a generated file between two processes over shared memory and over TCP, verifies it, and prints how fast that
-was beside raw UCX. Only the standard library is needed: scripts/demo.py --build build
+was beside raw UCX; then the same Dask job over tcp:// and ucx://, where Dask and hawser are installed. The rest needs
+only the standard library: scripts/demo.py --build build
 """
 
 from __future__ import annotations
@@ -140,6 +141,35 @@ def cell(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
+def table(rows: list[list[str]]) -> None:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+def dask(build: str) -> None:
+    """A sum over a large array and its transpose, and an array fetched by one worker from another."""
+    if missing := [name for name in ("distributed", "hawser") if importlib.util.find_spec(name) is None]:
+        print(f"\nNo Dask job: {' and '.join(missing)} not installed in {sys.prefix}")
+        return
+    print("\nA Dask job on two workers: (x + x.T).sum() of 6000 x 6000, and 128 MiB from one to the other ...")
+    bench = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "bench", "dask", "run.py")
+    plot = os.path.abspath(os.path.join(build, "demo-dask.html"))
+    command = [sys.executable, bench, "transpose", "fetch", "--protocols", "tcp", "ucx", "--html", plot]
+    command += ["--sides", "6000", "--sizes", "128", "--rounds", "5"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    if run.returncode:
+        fail(f"the Dask job failed\n{run.stderr}")
+    rows = [["job", "over", "seconds", "GB/s", "times tcp", "seconds of transfers"]]
+    for line in map(json.loads, run.stdout.splitlines()):
+        transfers = cell(line.get("transfer_seconds"))
+        figures = [f"{line['seconds']:.3f}", cell(line.get("GB_s")), cell(line["ratio_to_tcp"]), transfers]
+        rows.append([line["case"], f"{line['protocol']}://", *figures])
+    print()
+    table(rows)
+    print(f"\nMedians of 5 rounds in turns. Plot: {plot}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--build", default="build", help="folder of the build (build)")
@@ -160,14 +190,13 @@ def main() -> None:
             os.unlink(target)
             rows.append([over, cell(rate), *map(cell, raw(hawser, args.size, over)), "yes", lanes])
     head = ["over", "file copy", "hawser perf", "raw UCX", "verified", "transports"]
-    widths = [max(len(str(r[i])) for r in [*rows, head]) for i in range(len(head))]
     print()
-    for row in [head, *rows]:
-        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    table([head, *rows])
     print(
         "\nGB/s. The file copy reads one mapped file and writes another; hawser perf and raw UCX (ucx_perftest -e\n"
         "of the same UCX) send 1 MiB from memory, 32 under way. Same cores for all, one run."
     )
+    dask(args.build)
 
 
 if __name__ == "__main__":

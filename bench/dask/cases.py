@@ -80,7 +80,8 @@ def _two(client: Client) -> tuple[str, str]:
 def fetch(client: Client, size: int) -> Round:
     a, b = _two(client)
     x = client.submit(np.ones, size // 8, workers=[a], pure=False)
-    wait(x)
+    with client.as_current():
+        wait(x)
     return lambda x=x: client.run(_fetch, x.key, a, workers=[b])[b]
 
 

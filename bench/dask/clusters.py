@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import logging
 from collections.abc import Iterator
 
 import dask
@@ -22,6 +23,7 @@ def clusters(names: list[str], n_workers: int, threads: int) -> Iterator[dict[st
     memory = {f"distributed.worker.memory.{key}": False for key in ("target", "spill", "pause", "terminate")}
     # ucx:// is measured as Hawser's also where distributed-ucxx, which has ucxx:// too, would keep it.
     settings = {**memory, "distributed.comm.ucx.owner": "hawser", "distributed.admin.low-level-log-length": 100_000}
+    logging.getLogger("distributed.shuffle").setLevel(logging.ERROR)
     with dask.config.set(settings), contextlib.ExitStack() as stack:
         if "ucx" in names:
             import hawser.dask

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from dask.distributed import Client
-
 from hawser.dask import _report, bandwidths
 
 COLORS = {"tcp": "#7f7f7f", "ucx": "#1f77b4", "ucxx": "#ff7f0e"}

@@ -1,8 +1,6 @@
 # TIMEOUT: 180
 """Clusters over ucx:// with nothing configured, and one whose worker is killed."""
 
-import contextlib
-import glob
 import os
 import signal
 import subprocess
@@ -13,6 +11,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from dask_support import orphans
 from distributed import Client, LocalCluster, wait
 
 from hawser.dask import HawserComm, _workers
@@ -38,16 +37,6 @@ def shared_memory():
         # A segment is there for a moment before anybody has mapped it.
         assert time.monotonic() < deadline, left
         time.sleep(0.2)
-
-
-def orphans():
-    """Segments in /dev/shm that no process has mapped."""
-    names = set(os.listdir("/dev/shm"))
-    for maps in glob.glob("/proc/[0-9]*/maps"):
-        with contextlib.suppress(OSError), open(maps) as file:
-            text = file.read()
-            names = {name for name in names if name not in text}
-    return names
 
 
 def cluster(protocol="ucx", **options):

@@ -37,11 +37,12 @@ def cluster(n=3, **options):
     return LocalCluster(protocol="ucx", n_workers=n, threads_per_worker=1, dashboard_address=None, **options)
 
 
-def test_a_worker_killed_during_a_p2p_shuffle():
-    """Every block goes from everybody to everybody; the shuffle starts again without the worker."""
+@pytest.mark.parametrize("method", ["p2p", "tasks"])
+def test_a_worker_killed_during_a_shuffle(method):
+    """Every block goes from everybody to everybody; what the worker had is made again."""
     with cluster() as c, Client(c) as client:
         x = np.random.default_rng(0).random((1200, 1200))
-        y = da.from_array(x, chunks=(100, 1200)).map_blocks(slow).rechunk((1200, 100), method="p2p")
+        y = da.from_array(x, chunks=(100, 1200)).map_blocks(slow).rechunk((1200, 100), method=method)
         future = client.compute((y + 1).sum())
         pids = client.run(os.getpid)
         time.sleep(1)
