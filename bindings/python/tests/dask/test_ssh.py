@@ -1,4 +1,4 @@
-# TIMEOUT: 180
+# TIMEOUT: 400
 """SSHCluster over a real sshd, from one network namespace to another."""
 
 import contextlib
@@ -141,11 +141,11 @@ def test_workers_run_there_and_end_with_the_cluster(namespaces, ssh, tmp_path, k
                 assert workers(namespaces[1])
                 process.send_signal(signal.SIGKILL)
             else:
-                assert process.wait(90) == 0
+                assert process.wait(150) == 0
         finally:
             if process.poll() is None:
                 process.kill()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while left := workers(namespaces[1]):
         assert time.monotonic() < deadline, left
         time.sleep(0.2)

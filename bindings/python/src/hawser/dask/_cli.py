@@ -177,7 +177,10 @@ async def _run(o: dict[str, Any]) -> None:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
     finally:
-        await asyncio.gather(*(nanny.close(timeout=10) for nanny in nannies), return_exceptions=True)
+        # The scheduler may be gone, which a nanny waits for; what is left of the workers ends with this process.
+        closing = asyncio.gather(*(nanny.close(timeout=5) for nanny in nannies), return_exceptions=True)
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(closing, 10)
         if o["pid_file"]:
             os.unlink(o["pid_file"])
 
