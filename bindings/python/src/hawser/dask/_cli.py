@@ -152,6 +152,13 @@ def _read_until_eof(stop: asyncio.Event) -> None:
         stop.set()
 
 
+async def _serve(nannies: list[Nanny], say: bool) -> None:
+    await asyncio.gather(*nannies)
+    if say:
+        print(STARTED, flush=True)
+    await asyncio.gather(*(nanny.finished() for nanny in nannies))
+
+
 async def _run(o: dict[str, Any]) -> None:
     if not o["scheduler"] and not o["scheduler_file"]:
         raise click.UsageError("name the scheduler, or give --scheduler-file")
@@ -165,14 +172,13 @@ async def _run(o: dict[str, Any]) -> None:
             file.write(str(os.getpid()))
     nannies = _nannies(o)
     try:
-        await asyncio.gather(*nannies)
-        if o["until_eof"]:
-            print(STARTED, flush=True)
-        finished = (nanny.finished() for nanny in nannies)
-        ended: asyncio.Future[Any] = asyncio.ensure_future(asyncio.gather(*finished))
+        serving: asyncio.Future[Any] = asyncio.ensure_future(_serve(nannies, o["until_eof"]))
         stopped: asyncio.Future[Any] = asyncio.ensure_future(stop.wait())
-        await asyncio.wait([ended, stopped], return_when=asyncio.FIRST_COMPLETED)
-        for task in (ended, stopped):
+        # Also while they start: the scheduler that they look for may never come.
+        await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            serving.result()
+        for task in (serving, stopped):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
