@@ -27,36 +27,50 @@ struct hws__quick {
 };
 
 /**
- * Own the worker. False: the general way. Options that let the call itself be the end, host memory in
- * one piece, an open endpoint with credit, no earlier submissions.
+ * Own the worker, if the options let the call itself be the end, of host memory in one piece, and
+ * nothing that was submitted earlier waits. False: the general way.
  */
-static inline __attribute__((always_inline)) bool hws__quick_begin(struct hws__quick *q,
-                                                                   const hws_op_opts *in,
-                                                                   const hws_id *out)
+static inline __attribute__((always_inline)) bool hws__quick_own(struct hws__worker *w,
+                                                                 const void *buffer,
+                                                                 uint64_t length,
+                                                                 const hws_op_opts *in,
+                                                                 const hws_id *out)
 {
-    struct hws__endpoint *ep;
-    struct hws__worker *w;
     uint64_t head;
 
-    if (__builtin_expect(in == NULL || hws__id_kind(q->endpoint) != HWS_KIND_ENDPOINT, 0) ||
-        (ep = hws__obj_find(&hws__objects, q->endpoint)) == NULL) {
-        return false;
-    }
-    w = ep->worker;
     memcpy(&head, in, sizeof head);
     if (__builtin_expect(
             (head & ~((uint64_t)HWS_OP_DETACHED << 32)) !=
                     atomic_load_explicit(&w->quick, memory_order_relaxed) ||
                 (in->queue | in->timeout_ns | in->memory_kind) != 0 ||
                 (out == NULL && in->callback == NULL && (in->flags & HWS_OP_DETACHED) == 0) ||
-                (q->buffer == NULL && q->length != 0) || !hws__own_try(w),
+                (buffer == NULL && length != 0) || !hws__own_try(w),
             0)) {
+        return false;
+    }
+    if (__builtin_expect(atomic_load_explicit(&w->submissions, memory_order_relaxed) != NULL, 0)) {
+        hws__own_release(w);
+        return false;
+    }
+    return true;
+}
+
+/** Own the worker of a send; the endpoint is open and has credit. False: the general way. */
+static inline __attribute__((always_inline)) bool hws__quick_begin(struct hws__quick *q,
+                                                                   const hws_op_opts *in,
+                                                                   const hws_id *out)
+{
+    struct hws__endpoint *ep;
+    struct hws__worker *w;
+
+    if (__builtin_expect(in == NULL || hws__id_kind(q->endpoint) != HWS_KIND_ENDPOINT, 0) ||
+        (ep = hws__obj_find(&hws__objects, q->endpoint)) == NULL ||
+        !hws__quick_own(w = ep->worker, q->buffer, q->length, in, out)) {
         return false;
     }
     if (__builtin_expect(atomic_load_explicit(&ep->obj.id, memory_order_relaxed) != q->endpoint ||
                              !ep->open || w->free_ops == NULL ||
-                             !hws__credit_fits(&ep->credit, q->sort, q->length) ||
-                             atomic_load_explicit(&w->submissions, memory_order_relaxed) != NULL,
+                             !hws__credit_fits(&ep->credit, q->sort, q->length),
                          0)) {
         hws__own_release(w);
         return false;
@@ -83,6 +97,13 @@ int32_t hws__quick_pending(const struct hws__quick *q, const hws_op_opts *in, uc
 /** Fill opts.result. */
 void hws__quick_result(const struct hws__quick *q, const hws_op_opts *in);
 
+/** It is done: give the worker back. */
+static inline void hws__quick_leave(struct hws__worker *w)
+{
+    HWS__COUNT(w, ops_inline, 1);
+    hws__own_release(w);
+}
+
 /** What UCX said. */
 static inline __attribute__((always_inline)) int32_t hws__quick_end(const struct hws__quick *q,
                                                                     const hws_op_opts *in,
@@ -97,11 +118,10 @@ static inline __attribute__((always_inline)) int32_t hws__quick_end(const struct
     hws__credit_spend(&ep->credit, q->sort, q->length);
     ep->traffic.out[q->traffic].count++;
     ep->traffic.out[q->traffic].bytes += q->length;
-    HWS__COUNT(ep->worker, ops_inline, 1);
     if (__builtin_expect(!ep->uworker->hot, 0)) {
         hws__uworker_heat(ep->uworker);
     }
-    hws__own_release(ep->worker);
+    hws__quick_leave(ep->worker);
     if (in->result != NULL) {
         hws__quick_result(q, in);
     }
