@@ -2,8 +2,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define PAGE 4096u
+#define HUGE_PAGE (2u << 20)
 #define TAG UINT64_C(0x4857500000000000)
 
 uint64_t perf_message_bytes(const perf_params *p)
@@ -22,19 +24,32 @@ uint64_t perf_iteration_bytes(const perf_params *p)
     return perf_message_bytes(p) * (perf_tests[p->test].api == PERF_PLAN ? p->window : 1);
 }
 
+/* Whole pages, large ones for large messages where there are any: ucx_perftest's are such, too. */
+static void *pages(uint64_t length)
+{
+    uint64_t page = length >= HUGE_PAGE / 2 ? HUGE_PAGE : PAGE, size = (length / page + 1) * page;
+    void *at = aligned_alloc(page, size);
+
+    if (at != NULL) {
+        if (page == HUGE_PAGE) {
+            madvise(at, size, MADV_HUGEPAGE); /* a wish */
+        }
+        memset(at, 0x5a, size); /* the pages exist before the clock starts */
+    }
+    return at;
+}
+
 /* Memory for one direction: a page-aligned block, in pieces if the layout is iov. */
 static int buffer_open(perf_lane *l, bool iov, void **buffer, uint64_t *length, void *keep[2])
 {
     const perf_params *p = l->params;
-    size_t size = (l->bytes / PAGE + 1) * PAGE;
     hws_iov *pieces;
     char *at;
 
-    at = keep[0] = aligned_alloc(PAGE, size);
+    at = keep[0] = pages(l->bytes);
     if (at == NULL) {
         return -1;
     }
-    memset(at, 0x5a, size); /* the pages exist before the clock starts */
     *buffer = at;
     *length = l->bytes;
     if (!iov) {
