@@ -9,6 +9,7 @@ Peers run in turns with Hawser, on the same cores, in one run: on a shared machi
 anything. Latencies are judged by the median iteration (half a round trip), since the average of a run is mostly what
 else the machine did meanwhile; both are in the JSON. Each case adds a line to build/bench/results.jsonl.
 """
+
 import argparse
 import glob
 import importlib.util
@@ -22,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 MIB = 1 << 20
 
@@ -51,8 +53,14 @@ class Bench:
         return {**os.environ, "HAWSER_UCX": self.ucx["path"], **more}
 
     def run(self, command, timeout=900, **environment):
-        run = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                             timeout=timeout, check=False, env=self.environment(**environment))
+        run = subprocess.run(
+            [str(c) for c in command],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+            env=self.environment(**environment),
+        )
         if run.returncode:
             said = run.stderr.strip()[-400:]
             raise RuntimeError(f"{' '.join(map(str, command))} ended with {run.returncode}: {said}")
@@ -88,12 +96,28 @@ def latency(limit, added=None):
 
 
 def asleep(bench, *options):
-    """Both sides told to sleep, against ucx_perftest -E sleep. In a ping-pong neither waits long enough to really do so;
+    """Both sides told to sleep, against ucx_perftest -E sleep. In a ping-pong neither waits long enough to do so;
     with a pause before each ping the server does, so that figure stands beside it (ucx_perftest cannot pause)."""
     text, ratio, goal, met, result = latency(1.2)(bench, *options)
     again = [option for i, option in enumerate(options) if option != "-n" and (i == 0 or options[i - 1] != "-n")]
-    paused = bench.json([bench.program("hawser"), "perf", "--self", "--json", "--percentiles", "-s", 8, "-n",
-                         bench.count(2000), "-w", 50, "--pause", 2000, *again])["result"]
+    paused = bench.json(
+        [
+            bench.program("hawser"),
+            "perf",
+            "--self",
+            "--json",
+            "--percentiles",
+            "-s",
+            8,
+            "-n",
+            bench.count(2000),
+            "-w",
+            50,
+            "--pause",
+            2000,
+            *again,
+        ]
+    )["result"]
     result["paused"] = paused
     return f"{text}; after a pause p50 {paused['percentiles_us']['p50']:.1f} us", ratio, goal, met, result
 
@@ -106,8 +130,13 @@ def rate(limit, figure):
         ratio = result["ratio"]
         mine, raw = (statistics.median(r[side][figure] for r in result["rounds"]) for side in ("hawser", "raw"))
         unit, scale = ("M/s", 1e6) if figure == "rate_overall" else ("GB/s", 1e9 / MIB)
-        return (f"{mine / scale:.2f} {unit}, raw {raw / scale:.2f}", ratio, f">= {limit}", ratio["median"] >= limit,
-                result)
+        return (
+            f"{mine / scale:.2f} {unit}, raw {raw / scale:.2f}",
+            ratio,
+            f">= {limit}",
+            ratio["median"] >= limit,
+            result,
+        )
 
     return case
 
@@ -119,11 +148,17 @@ def plan(limit):
 
     def case(bench, *options):
         result = bench.compare("-t", "plan_bw", *options)
-        mine, raw = (statistics.median(r[side]["bandwidth_overall"] for r in result["rounds"])
-                     for side in ("hawser", "raw"))
+        mine, raw = (
+            statistics.median(r[side]["bandwidth_overall"] for r in result["rounds"]) for side in ("hawser", "raw")
+        )
         ratio = result["ratio"]
-        return (f"{mine * MIB / 1e9:.2f} GB/s, raw puts {raw * MIB / 1e9:.2f}", ratio, f">= {limit}",
-                ratio["median"] >= limit, result)
+        return (
+            f"{mine * MIB / 1e9:.2f} GB/s, raw puts {raw * MIB / 1e9:.2f}",
+            ratio,
+            f">= {limit}",
+            ratio["median"] >= limit,
+            result,
+        )
 
     return case
 
@@ -132,13 +167,18 @@ def two_threads(bench):
     base = [bench.program("hawser"), "perf", "-t", "tag_lat", "-s", 8, "-n", bench.count(200000), "--self", "--json"]
     ratios, rates = [], []
     for _ in range(bench.rounds):
-        one, two = (bench.json(base + ["-T", n])["result"]["rate_overall"] for n in (1, 2))
+        one, two = (bench.json([*base, "-T", n])["result"]["rate_overall"] for n in (1, 2))
         ratios.append(two / one)
         rates.append((one, two))
     one, two = (statistics.median(r[i] for r in rates) for i in (0, 1))
     ratio = spread(ratios)
-    return (f"{two / 1e6:.2f} M/s in all, one thread {one / 1e6:.2f}", ratio, ">= 1.2", ratio["median"] >= 1.2,
-            {"rounds": rates})
+    return (
+        f"{two / 1e6:.2f} M/s in all, one thread {one / 1e6:.2f}",
+        ratio,
+        ">= 1.2",
+        ratio["median"] >= 1.2,
+        {"rounds": rates},
+    )
 
 
 def second_thread(bench):
@@ -147,19 +187,36 @@ def second_thread(bench):
     runs = [bench.json([bench.program("bench", "second_thread"), bench.count(100000)]) for _ in range(bench.rounds)]
     added = spread([r["second_thread"]["p50_ns"] - r["manual"]["p50_ns"] for r in runs])
     manual, second = (statistics.median(r[k]["p50_ns"] for r in runs) for k in ("manual", "second_thread"))
-    return (f"{added['median']:+.0f} ns ({added['min']:+.0f} to {added['max']:+.0f}); p50 {second:.0f} ns, manual "
-            f"{manual:.0f}", None, "<= 2000 ns added", added["median"] <= 2000, {"added_ns": added, "runs": runs})
+    return (
+        f"{added['median']:+.0f} ns ({added['min']:+.0f} to {added['max']:+.0f}); p50 {second:.0f} ns, manual "
+        f"{manual:.0f}",
+        None,
+        "<= 2000 ns added",
+        added["median"] <= 2000,
+        {"added_ns": added, "runs": runs},
+    )
 
 
 def callgrind(bench, program, what, count, **environment):
     """Instructions inside measured(): all of them, and those of libhawser itself."""
     with tempfile.NamedTemporaryFile(prefix="hawser-callgrind-") as out:
         # Fair scheduling: a spinning thread would keep the one that makes the connection's worker from running.
-        bench.run(["valgrind", "--tool=callgrind", "--fair-sched=try", "--toggle-collect=measured",
-                   f"--callgrind-out-file={out.name}", program, what, count], **environment)
+        bench.run(
+            [
+                "valgrind",
+                "--tool=callgrind",
+                "--fair-sched=try",
+                "--toggle-collect=measured",
+                f"--callgrind-out-file={out.name}",
+                program,
+                what,
+                count,
+            ],
+            **environment,
+        )
         total = own = 0
         where, names, skip = "", {}, False
-        for line in open(out.name, encoding="utf-8", errors="replace"):
+        for line in Path(out.name).read_text(encoding="utf-8", errors="replace").splitlines():
             match = re.match(r"(c?)ob=\((\d+)\)(?: (.*))?", line)
             if match:
                 name = names.setdefault(match[2], (match[3] or "").strip())  # named where it comes first
@@ -181,17 +238,26 @@ def instructions(bench):
         raise Skip("valgrind is not installed")
     count, details, worst = 1000, {}, 0
     mine, raw = bench.program("bench", "instructions"), bench.program("bench", "raw_ucx_instructions")
-    conditions = {"LD_LIBRARY_PATH": bench.ucx["path"], "UCX_TLS": "posix,cma,self,tcp",
-                  "UCX_POSIX_ERROR_HANDLING": "y", "UCX_MM_ERROR_HANDLING": "y"}
+    conditions = {
+        "LD_LIBRARY_PATH": bench.ucx["path"],
+        "UCX_TLS": "posix,cma,self,tcp",
+        "UCX_POSIX_ERROR_HANDLING": "y",
+        "UCX_MM_ERROR_HANDLING": "y",
+    }
     for what, operations in (("tag", 2), ("callback", 2), ("am", 1)):
         total, own = callgrind(bench, mine, what, count)
         yardstick, _ = callgrind(bench, raw, what, count, **conditions)
         added = (total - yardstick) / operations
-        details[what] = {"hawser": total, "raw": yardstick, "added_per_operation": added,
-                         "in_libhawser": own / operations}
+        details[what] = {
+            "hawser": total,
+            "raw": yardstick,
+            "added_per_operation": added,
+            "in_libhawser": own / operations,
+        }
         worst = max(worst, added)
-    text = ", ".join(f"{what} +{d['added_per_operation']:.0f} ({d['in_libhawser']:.0f} in libhawser)"
-                     for what, d in details.items())
+    text = ", ".join(
+        f"{what} +{d['added_per_operation']:.0f} ({d['in_libhawser']:.0f} in libhawser)" for what, d in details.items()
+    )
     return text, None, "<= 100 an operation", worst <= 100, details
 
 
@@ -211,12 +277,22 @@ def multi(what, goal):
         am, many = (statistics.median(r[k] for r in rounds) for k in ("am_ns", "multi_ns"))
         if what == "latency":
             ratio = spread([r["multi_ns"] / r["am_ns"] for r in rounds])
-            return (f"{many:.0f} ns, one message {am:.0f}", ratio, f"<= {goal}", ratio["median"] <= goal,
-                    {"rounds": rounds})
+            return (
+                f"{many:.0f} ns, one message {am:.0f}",
+                ratio,
+                f"<= {goal}",
+                ratio["median"] <= goal,
+                {"rounds": rounds},
+            )
         ratio = spread([r["am_ns"] / r["multi_ns"] for r in rounds])
         mine, one = (64 * MIB / ns for ns in (many, am))
-        return (f"{mine:.2f} GB/s, one message {one:.2f}", ratio, f">= {goal}", ratio["median"] >= goal,
-                {"rounds": rounds})
+        return (
+            f"{mine:.2f} GB/s, one message {one:.2f}",
+            ratio,
+            f">= {goal}",
+            ratio["median"] >= goal,
+            {"rounds": rounds},
+        )
 
     return case
 
@@ -252,29 +328,71 @@ def python_latency(limit, added):
     """Half a round trip of 8 bytes through Python against raw UCX."""
 
     def case(bench, way):
-        seconds = python_program(bench, "pingpong", "--json", "--build", bench.build, "--rounds", bench.rounds,
-                                 "--count", bench.count(200000), "--way", way)["seconds"]
+        seconds = python_program(
+            bench,
+            "pingpong",
+            "--json",
+            "--build",
+            bench.build,
+            "--rounds",
+            bench.rounds,
+            "--count",
+            bench.count(200000),
+            "--way",
+            way,
+        )["seconds"]
         raw, mine = (statistics.median(seconds[k]) * 1e9 for k in ("raw", way))
-        ratio = spread([m / r for m, r in zip(seconds[way], seconds["raw"])])
-        return (f"{mine:.0f} ns, raw {raw:.0f}, {mine - raw:+.0f} ns", ratio, f"<= {limit} or <= {added} ns added",
-                ratio["median"] <= limit or mine - raw <= added, seconds)
+        ratio = spread([m / r for m, r in zip(seconds[way], seconds["raw"], strict=True)])
+        return (
+            f"{mine:.0f} ns, raw {raw:.0f}, {mine - raw:+.0f} ns",
+            ratio,
+            f"<= {limit} or <= {added} ns added",
+            ratio["median"] <= limit or mine - raw <= added,
+            seconds,
+        )
 
     return case
 
 
 def python_streams(bench):
     """An awaited message against the same through asyncio's streams."""
-    seconds = python_program(bench, "pingpong", "--json", "--build", bench.build, "--rounds", bench.rounds,
-                             "--count", bench.count(200000), "--way", "await", "--way", "streams")["seconds"]
-    ratio = spread([s / a for a, s in zip(seconds["await"], seconds["streams"])])
+    seconds = python_program(
+        bench,
+        "pingpong",
+        "--json",
+        "--build",
+        bench.build,
+        "--rounds",
+        bench.rounds,
+        "--count",
+        bench.count(200000),
+        "--way",
+        "await",
+        "--way",
+        "streams",
+    )["seconds"]
+    ratio = spread([s / a for a, s in zip(seconds["await"], seconds["streams"], strict=True)])
     mine, streams = (statistics.median(seconds[k]) for k in ("await", "streams"))
     return (f"{mine * 1e9:.0f} ns, streams {streams * 1e6:.1f} us", ratio, ">= 100", ratio["median"] >= 100, seconds)
 
 
 def python_asleep(bench):
     """The other side waits 1 ms between messages: what Python adds to raw UCX that sleeps."""
-    seconds = python_program(bench, "pingpong", "--json", "--build", bench.build, "--rounds", bench.rounds,
-                             "--count", bench.count(2000), "--way", "await", "--pause", 0.001)["seconds"]
+    seconds = python_program(
+        bench,
+        "pingpong",
+        "--json",
+        "--build",
+        bench.build,
+        "--rounds",
+        bench.rounds,
+        "--count",
+        bench.count(2000),
+        "--way",
+        "await",
+        "--pause",
+        0.001,
+    )["seconds"]
     raw, mine = (statistics.median(seconds[k]) * 1e6 for k in ("raw", "await"))
     return (f"{mine:.1f} us, raw {raw:.1f}, {mine - raw:+.1f} us", None, "<= 15 us added", mine - raw <= 15, seconds)
 
@@ -286,8 +404,13 @@ def python_pair(program, mine, other, goal, scale, unit):
         rounds = python_program(bench, program, "--rounds", bench.rounds, *arguments)["rounds"]
         ratio = spread([r[mine] / r[other] for r in rounds])
         here, there = (statistics.median(r[k] for r in rounds) / scale for k in (mine, other))
-        return (f"{here:.3g} {unit}, {other} {there:.3g}", ratio, f">= {goal}", ratio["median"] >= goal,
-                {"rounds": rounds})
+        return (
+            f"{here:.3g} {unit}, {other} {there:.3g}",
+            ratio,
+            f">= {goal}",
+            ratio["median"] >= goal,
+            {"rounds": rounds},
+        )
 
     return case
 
@@ -309,8 +432,10 @@ def memory(bench):
     worst = max(r[side]["pss_per_connection"] for side in ("client", "server"))
     p50 = r["connect_ns"]["p50"] / 1e6
     client, server = (r[side]["pss_per_connection"] / 1e6 for side in ("client", "server"))
-    text = (f"{client:.2f} MB client, {server:.2f} MB server, {r['server']['fds_per_connection']:.1f} fds; "
-            f"connect p50 {p50:.2f} ms")
+    text = (
+        f"{client:.2f} MB client, {server:.2f} MB server, {r['server']['fds_per_connection']:.1f} fds; "
+        f"connect p50 {p50:.2f} ms"
+    )
     return text, None, "<= 1.5 MB, <= 3 ms", worst <= 1.5e6 and p50 <= 3, r
 
 
@@ -319,9 +444,11 @@ def thousand(bench):
     r = connections(bench, count, 0, 0, bench.count(20000), 1)
     lone, crowded = r["half_round_trip_ns"]["lone"], r["half_round_trip_ns"]["crowded"]
     ratio = spread([crowded / lone])
-    text = (f"{r['connections']} of {count}; {r['server']['isolated']} isolated, {r['client']['fallbacks']} by TCP; "
-            f"{r['server']['pss_per_connection'] / 1e6:.2f} MB, {r['server']['fds_per_connection']:.1f} fds each; "
-            f"active one {crowded} ns, lone {lone}")
+    text = (
+        f"{r['connections']} of {count}; {r['server']['isolated']} isolated, {r['client']['fallbacks']} by TCP; "
+        f"{r['server']['pss_per_connection'] / 1e6:.2f} MB, {r['server']['fds_per_connection']:.1f} fds each; "
+        f"active one {crowded} ns, lone {lone}"
+    )
     return text, ratio, "all, active <= 1.5", r["connections"] == count and ratio["median"] <= 1.5, r
 
 
@@ -353,8 +480,12 @@ def cases(bench):
         yield f"multi-64x1m{over}", multi("bandwidth", 0.9), (n(50), *option), True
     for mode in ("blocking", "thread"):
         for over, option in (("", ()), ("-tcp", ("--tcp",))):
-            yield (f"asleep-{mode}{over}", asleep,
-                   ("-t", "tag_lat", "-n", n(100000), "-E", "sleep", "--mode", mode, *option), True)
+            yield (
+                f"asleep-{mode}{over}",
+                asleep,
+                ("-t", "tag_lat", "-n", n(100000), "-E", "sleep", "--mode", mode, *option),
+                True,
+            )
     yield "second-thread", second_thread, (), True
     yield "idle", idle, (), True
     yield "memory", memory, (), True
@@ -366,12 +497,20 @@ def cases(bench):
     yield "python-ucp", python_latency(2.5, 300), ("ucp",), True
     yield "python-streams", python_streams, (), True
     yield "python-asleep", python_asleep, (), True
-    yield ("python-flight", python_pair("flight", "await", "streams", 20, 1e3, "thousand a second"),
-           ("--each", n(200)), True)
+    yield (
+        "python-flight",
+        python_pair("flight", "await", "streams", 20, 1e3, "thousand a second"),
+        ("--each", n(200)),
+        True,
+    )
     yield "python-idle", python_pair("idle", "with", "alone", 0.99, 1e6, "million a second"), (), True
     for name, size, count, window in (("1m", MIB, 5000, 16), ("64m", 64 * MIB, 100, 4)):
-        yield (f"python-bandwidth-{name}", python_pair("bandwidth", "await", "raw", 0.95, 1e9, "GB/s"),
-               ("--build", bench.build, "--size", size, "--count", n(count), "--window", window), True)
+        yield (
+            f"python-bandwidth-{name}",
+            python_pair("bandwidth", "await", "raw", 0.95, 1e9, "GB/s"),
+            ("--build", bench.build, "--size", size, "--count", n(count), "--window", window),
+            True,
+        )
 
 
 # ---- the run ----
@@ -379,7 +518,7 @@ def cases(bench):
 
 def wheel_folder(build):
     """The libraries of a UCX wheel: of this Python, or of .venv beside the build."""
-    roots = sys.path + [os.path.dirname(os.path.abspath(build)), os.getcwd()]
+    roots = [*sys.path, os.path.dirname(os.path.abspath(build)), os.getcwd()]
     for root in roots:
         for pattern in ("libucx/lib", ".venv/lib/python3*/site-packages/libucx/lib"):
             for found in glob.glob(os.path.join(root, pattern)):
@@ -393,9 +532,13 @@ def find_ucx(bench, wanted):
     choices = [wanted] if wanted else ["system"] + [w for w in [wheel_folder(bench.build)] if w]
     found = []
     for choice in choices:
-        run = subprocess.run([bench.program("hawser"), "info", "--json"], stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, text=True, check=False,
-                             env={**os.environ, "HAWSER_UCX": choice})
+        run = subprocess.run(
+            [bench.program("hawser"), "info", "--json"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "HAWSER_UCX": choice},
+        )
         if run.returncode:
             print(f"bench: no UCX by '{choice}': {run.stderr.strip()}", file=sys.stderr)
         else:
@@ -405,9 +548,16 @@ def find_ucx(bench, wanted):
 
 def measure(bench, name, function, options):
     """One case, as the record of its line."""
-    record = {"case": name, "ucx": bench.ucx["version"], "ucx_path": bench.ucx["path"], "machine": platform.machine(),
-              "cores": len(os.sched_getaffinity(0)), "rounds": bench.rounds, "quick": bench.quick,
-              "time": int(time.time())}
+    record = {
+        "case": name,
+        "ucx": bench.ucx["version"],
+        "ucx_path": bench.ucx["path"],
+        "machine": platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "rounds": bench.rounds,
+        "quick": bench.quick,
+        "time": int(time.time()),
+    }
     try:
         text, ratio, goal, met, details = function(bench, *options)
         record.update(text=text, ratio=ratio, goal=goal, met=met, details=details)

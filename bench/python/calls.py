@@ -3,8 +3,8 @@
 
     .venv/bin/python bench/python/calls.py [rounds] [calls]
 
-hws_kind() does next to nothing, so what is measured is the way there and back: the handwritten extension, the module made
-by SWIG, ctypes, and cffi (ABI mode) if it is installed. The ways take turns within a round.
+hws_kind() does next to nothing, so what is measured is the way there and back: the handwritten extension, the module
+made by SWIG, ctypes, and cffi (ABI mode) if it is installed. The ways take turns within a round.
 """
 
 from __future__ import annotations

@@ -33,29 +33,39 @@ def summary(args: Any, times: list[float]) -> float:
     return statistics.median(times) / 2 if args.pause else half_round_trip(times)
 
 
+async def echo(args: Any, ep: Any) -> None:
+    """What the server does, over an endpoint of hawser or of hawser.ucp."""
+    data = bytearray(args.size)
+    for _ in range(args.count):
+        await ep.recv(data)
+        await ep.send(data)
+
+
+async def ask(args: Any, ep: Any) -> float:
+    """What the client does, and how long half a round trip took."""
+    data = bytearray(args.size)
+    times = []
+    for _ in range(args.count // args.chunk):
+        if args.pause:
+            time.sleep(args.pause)
+        start = clock()
+        for _ in range(args.chunk):
+            await ep.send(data)
+            await ep.recv(data)
+        times.append(clock() - start)
+    return summary(args, times[len(times) // 10 :])
+
+
 async def await_server(args: Any, tell: Callable[[int], None]) -> None:
     async with hawser.listen(host="127.0.0.1") as listener:
         tell(listener.port)
         async with await listener.accept() as ep:
-            data = bytearray(args.size)
-            for _ in range(args.count):
-                await ep.recv(data)
-                await ep.send(data)
+            await echo(args, ep)
 
 
 async def await_client(args: Any, port: int) -> float:
     async with hawser.connect("127.0.0.1", port) as ep:
-        data = bytearray(args.size)
-        times = []
-        for _ in range(args.count // args.chunk):
-            if args.pause:
-                time.sleep(args.pause)
-            start = clock()
-            for _ in range(args.chunk):
-                await ep.send(data)
-                await ep.recv(data)
-            times.append(clock() - start)
-        return summary(args, times[len(times) // 10 :])
+        return await ask(args, ep)
 
 
 async def ucp_server(args: Any, tell: Callable[[int], None]) -> None:
@@ -64,10 +74,7 @@ async def ucp_server(args: Any, tell: Callable[[int], None]) -> None:
     done = asyncio.get_running_loop().create_future()
 
     async def serve(ep: Any) -> None:
-        data = bytearray(args.size)
-        for _ in range(args.count):
-            await ep.recv(data)
-            await ep.send(data)
+        await echo(args, ep)
         await ep.close()
         done.set_result(None)
 
@@ -81,18 +88,9 @@ async def ucp_client(args: Any, port: int) -> float:
     from hawser import ucp
 
     ep = await ucp.create_endpoint("127.0.0.1", port)
-    data = bytearray(args.size)
-    times = []
-    for _ in range(args.count // args.chunk):
-        if args.pause:
-            time.sleep(args.pause)
-        start = clock()
-        for _ in range(args.chunk):
-            await ep.send(data)
-            await ep.recv(data)
-        times.append(clock() - start)
+    took = await ask(args, ep)
     await ep.close()
-    return summary(args, times[len(times) // 10 :])
+    return took
 
 
 async def streams_server(args: Any, tell: Callable[[int], None]) -> None:

@@ -10,7 +10,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.environ.get("HAWSER_SOURCE_DIR", "."), "tests"))
-from support.peers import SANITIZED, Hosts, dial, run, serve  # noqa: E402
+from support.peers import SANITIZED, Hosts, dial, run, serve
 
 SLACK = 1000 if SANITIZED else 0
 

@@ -8,9 +8,10 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 sys.path.insert(0, os.path.join(os.environ.get("HAWSER_SOURCE_DIR", "."), "tests"))
-from support.peers import Peer, dial, serve  # noqa: E402
+from support.peers import Peer, dial, serve
 
 CLOSE_MS = 700
 
@@ -24,7 +25,7 @@ def ended(client, command, status, at_least, at_most):
 def stop(peer):
     """Returns once the peer has really stopped."""
     peer.kill(signal.SIGSTOP)
-    while open(f"/proc/{peer.pid}/stat").read().split(") ")[1][0] not in "Tt":
+    while Path(f"/proc/{peer.pid}/stat").read_text().split(") ")[1][0] not in "Tt":
         time.sleep(0.001)
 
 

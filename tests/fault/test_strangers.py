@@ -15,7 +15,9 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.environ.get("HAWSER_SOURCE_DIR", "."), "tests"))
-from support.peers import PATIENCE, Peer, dial, fields, serve  # noqa: E402
+import contextlib
+
+from support.peers import PATIENCE, Peer, dial, fields, serve
 
 HELLO_MS = 1500  # the server's deadline for a hello
 
@@ -75,18 +77,13 @@ def garbage(server, witness):
     dice = random.Random(7)
     for size in (1, 3, 16, 100, 1000, 65536):
         for _ in range(5):
-            with connect(server) as sock:
-                try:
-                    sock.sendall(dice.randbytes(size))
-                except OSError:
-                    pass  # hung up on already
+            with connect(server) as sock, contextlib.suppress(OSError):  # hung up on already
+                sock.sendall(dice.randbytes(size))
             witness.echo(8, 1)
     for text in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n", b"\0" * 4096, b"\xff" * 4096):
         with connect(server) as sock:
-            try:
+            with contextlib.suppress(OSError):
                 sock.sendall(text)
-            except OSError:
-                pass
             witness.echo(8, 1)
 
 

@@ -10,7 +10,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.environ.get("HAWSER_SOURCE_DIR", "."), "tests"))
-from support.peers import Peer, dial, fields, serve, skip  # noqa: E402
+from support.peers import Peer, dial, fields, serve, skip
 
 
 def builds():

@@ -8,7 +8,7 @@ have() { "$HAWSER_PYTHON" -m "$1" --version >/dev/null 2>&1; }
 for tool in ruff mypy; do
     have $tool || { echo "SKIP: $tool is not installed: scripts/setup.sh puts it into .venv"; exit 77; }
 done
-styled=(abi abi/hawser-bindgen scripts examples tests/abi)
+styled=(abi abi/hawser-bindgen scripts examples bench tests)
 status=0
 "$HAWSER_PYTHON" -m ruff check --no-cache --quiet "${styled[@]}" || status=1
 "$HAWSER_PYTHON" -m ruff format --no-cache --diff --quiet "${styled[@]}" || status=1

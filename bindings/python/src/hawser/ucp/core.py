@@ -718,6 +718,17 @@ def _abort(endpoint: weakref.ref[Endpoint]) -> None:
 # ---- The module's functions: a global context ----
 
 
+def chosen_options(options: dict[str, str], env_takes_precedence: bool) -> dict[str, str]:
+    """A copy, in which the environment may have the last word."""
+    options = dict(options)
+    for key in options if env_takes_precedence else ():
+        env = f"UCX_{key}"
+        if env in os.environ:
+            logger.debug("Ignoring option %s=%s; using environment %s=%s", key, options[key], env, os.environ[env])
+            options[key] = os.environ[env]
+    return options
+
+
 def init(
     options: dict[str, str] = {},  # noqa: B006
     env_takes_precedence: bool = False,
@@ -730,13 +741,7 @@ def init(
         raise RuntimeError(
             "UCX is already initiated. Call reset() and init() in order to re-initate UCX with new options."
         )
-    options = dict(options)
-    if env_takes_precedence:
-        for key in list(options):
-            env = f"UCX_{key}"
-            if env in os.environ:
-                logger.debug("Ignoring option %s=%s; using environment %s=%s", key, options[key], env, os.environ[env])
-                options[key] = os.environ[env]
+    options = chosen_options(options, env_takes_precedence)
     _ctx = ApplicationContext(options, blocking_progress_mode, connect_timeout)
     logger.info("UCP initiated using config:")
     for key, value in _ctx.get_config().items():

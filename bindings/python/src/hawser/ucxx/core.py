@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import re
 import weakref
 from collections.abc import Callable
 from typing import Any
 
-from hawser.ucp.core import check_released
+from hawser.ucp.core import check_released, chosen_options
 from hawser.ucp.exceptions import UCXError as _UCPError
 
 from ._lib import libucxx as ucx_api
@@ -43,9 +42,7 @@ def init(
         raise RuntimeError(
             "UCX is already initiated. Call reset() and init() in order to re-initate UCX with new options."
         )
-    options = dict(options)
-    if env_takes_precedence:
-        options |= {key: os.environ[f"UCX_{key}"] for key in options if f"UCX_{key}" in os.environ}
+    options = chosen_options(options, env_takes_precedence)
     _ctx = ApplicationContext(options, progress_mode, enable_delayed_submission, enable_python_future, connect_timeout)
 
 

@@ -69,6 +69,10 @@ class Feature(enum.Enum):
     AM = 64
 
 
+#: What a context offers unless told otherwise.
+DEFAULT_FEATURES = (Feature.TAG, Feature.WAKEUP, Feature.STREAM, Feature.AM, Feature.RMA)
+
+
 class AllocatorType(enum.Enum):
     """Where an allocator's memory is."""
 
@@ -140,13 +144,7 @@ class UCXContext(UCXObject):
     def __init__(
         self,
         config_dict: dict[str, str] = {},  # noqa: B006
-        feature_flags: Iterable[Feature] = (
-            Feature.TAG,
-            Feature.WAKEUP,
-            Feature.STREAM,
-            Feature.AM,
-            Feature.RMA,
-        ),
+        feature_flags: Iterable[Feature] = DEFAULT_FEATURES,
     ) -> None:
         self._closed = True
         self._config = _config.read(config_dict)

@@ -133,13 +133,7 @@ class UCXContext(ucx_api.UCXContext):
     def __init__(
         self,
         config_dict: dict[str, str] | None = None,
-        feature_flags: Iterable[Feature] = (
-            Feature.TAG,
-            Feature.WAKEUP,
-            Feature.STREAM,
-            Feature.AM,
-            Feature.RMA,
-        ),
+        feature_flags: Iterable[Feature] = ucx_api.DEFAULT_FEATURES,
     ) -> None:
         super().__init__(config_dict or {}, feature_flags)
 
