@@ -1,6 +1,7 @@
 #include "host.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -179,16 +180,30 @@ int hws__fd_limit_raise(void)
 
 int hws__fd_count(void)
 {
-    DIR *dir = opendir("/proc/self/fd");
     const struct dirent *entry;
+    struct stat st;
+    DIR *dir;
     int n = 0;
 
-    if (dir == NULL)
+    if (stat("/proc/self/fd", &st) == 0 && st.st_size > 0)
+        return (int)st.st_size; /* Linux 6.2 and newer */
+    if ((dir = opendir("/proc/self/fd")) == NULL)
         return -1;
     while ((entry = readdir(dir)) != NULL)
         n += entry->d_name[0] != '.';
     closedir(dir);
     return n - 1; /* the folder itself */
+}
+
+bool hws__fd_room(int count)
+{
+    const int open_now = hws__fd_count();
+    struct rlimit limit;
+
+    if (open_now < 0)
+        return errno != EMFILE && errno != ENFILE;
+    return getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
+           limit.rlim_cur >= (rlim_t)open_now + (rlim_t)count;
 }
 
 /* ---- the cap ---- */

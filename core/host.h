@@ -4,6 +4,7 @@
 #ifndef HWS_CORE_HOST_H
 #define HWS_CORE_HOST_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /**
@@ -28,6 +29,9 @@ int hws__fd_limit_raise(void);
 
 /** Descriptors open in this process; -1 if that cannot be told. */
 int hws__fd_count(void);
+
+/** Whether the process may open so many more; true if that cannot be told. */
+bool hws__fd_room(int count);
 
 /**
  * How many further isolated workers may be made now.

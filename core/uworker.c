@@ -3,6 +3,7 @@
 #include "endpoint.h"
 #include "error.h"
 #include "hello.h"
+#include "host.h"
 #include "multi.h"
 #include "progress.h"
 #include "raw.h"
@@ -12,6 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+
+/* UCX ends the process ("failed to set active message handler") when it runs out of descriptors at a
+ * certain point of making a worker. It takes 13 with one network device, and some for a moment. */
+#define DESCRIPTORS 40
 
 struct hws__uworker *hws__uworker_create(struct hws__context *c, int role)
 {
@@ -25,6 +30,11 @@ struct hws__uworker *hws__uworker_create(struct hws__context *c, int role)
     struct hws__uworker *u;
     ucs_status_t s;
 
+    if (!hws__fd_room(DESCRIPTORS)) {
+        hws__fail(HWS_E_NO_RESOURCE, 0, "fewer than %d descriptors are left for a UCX worker",
+                  DESCRIPTORS);
+        return NULL;
+    }
     if (context == NULL || (u = calloc(1, sizeof *u)) == NULL) {
         hws__fail(HWS_E_NO_MEMORY, 0, "UCX worker");
         return NULL;

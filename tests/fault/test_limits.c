@@ -90,7 +90,7 @@ CASE_BOTH(descriptors)
     t_pair pair;
 
     t_pair_open(&pair, &opts);
-    for (uint64_t left = 0; left < 40; left += 4) {
+    for (uint64_t left = 0; left < 72; left += 4) {
         hws_id endpoint = 0, context = 0;
 
         limit(RLIMIT_NOFILE, t_fd_count() + left);

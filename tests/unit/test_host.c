@@ -70,6 +70,18 @@ Test(host, descriptors_are_counted)
     cr_assert_eq(hws__fd_count(), before);
 }
 
+Test(host, room_for_descriptors_is_up_to_the_limit)
+{
+    const int open_now = hws__fd_count();
+    struct rlimit limit;
+
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = (rlim_t)open_now + 10;
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    cr_assert(hws__fd_room(10));
+    cr_assert_not(hws__fd_room(11));
+}
+
 Test(host, the_soft_limit_is_raised_to_the_hard_one)
 {
     struct rlimit limit;
