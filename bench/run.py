@@ -223,7 +223,7 @@ def callgrind(bench, program, what, count, **environment):
                 where = where if match[1] else name
             elif line.startswith("calls="):
                 skip = True  # the next line is what the callee cost, counted where it was spent
-            elif line[0] in "0123456789+-*":
+            elif line[:1] in tuple("0123456789+-*"):
                 cost = line.split()
                 if not skip and len(cost) > 1 and "libhawser" in where:
                     own += int(cost[1])
@@ -413,6 +413,14 @@ def python_pair(program, mine, other, goal, scale, unit):
         )
 
     return case
+
+
+def credits(bench, count, *options):
+    rounds = bench.json([bench.program("bench", "credits"), bench.rounds, count, *options])["rounds"]
+    on, off = (statistics.median(r[k] for r in rounds) for k in ("on", "off"))
+    ratio = spread([r["on"] / r["off"] for r in rounds])
+    text = f"{on / 1e6:.2f} M/s, without {off / 1e6:.2f}"
+    return text, ratio, ">= 0.95", ratio["median"] >= 0.95, {"rounds": rounds}
 
 
 def connections(bench, *arguments):

@@ -269,11 +269,18 @@ void hws__credit_hold(struct hws__message *m, uint32_t sort, uint64_t bytes)
 void hws__credit_taken(struct hws__message *m)
 {
     struct hws__endpoint *ep = m->ep;
-    uint8_t sort;
+    uint8_t sort = atomic_load_explicit(&m->credit, memory_order_relaxed);
 
-    if (atomic_load_explicit(&m->credit, memory_order_relaxed) == 0 ||
-        (sort = atomic_exchange_explicit(&m->credit, 0, memory_order_relaxed)) == 0 ||
-        atomic_load_explicit(&ep->obj.id, memory_order_relaxed) != m->ep_id) {
+    if (sort == 0) {
+        return;
+    }
+    /* Only an active message may be popped from a queue, by anybody, at the same time. */
+    if (sort == HWS__CREDIT_AM + 1) {
+        sort = atomic_exchange_explicit(&m->credit, 0, memory_order_relaxed);
+    } else {
+        atomic_store_explicit(&m->credit, 0, memory_order_relaxed);
+    }
+    if (sort == 0 || atomic_load_explicit(&ep->obj.id, memory_order_relaxed) != m->ep_id) {
         return;
     }
     sort--;
