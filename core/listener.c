@@ -29,13 +29,27 @@ struct hws__listener *hws__listener_of(const struct hws__endpoint *ep)
     return ep->listener != 0 ? hws__obj_find(&hws__objects, ep->listener) : NULL;
 }
 
-/* Inside UCX: only note it. */
+static bool more_pending(struct hws__listener *l)
+{
+    uint32_t room = l->pending_room != 0 ? 2 * l->pending_room : 64;
+    ucp_conn_request_h *more = realloc(l->pending, room * sizeof *more);
+
+    if (more == NULL) {
+        return false;
+    }
+    l->pending = more;
+    l->pending_room = room;
+    return true;
+}
+
+/* Inside UCX: only note it. A client takes a second rejection for another version, so however many come
+ * at once, none is rejected here but for want of memory. */
 static void request_cb(ucp_conn_request_h request, void *arg)
 {
     struct hws__listener *l = arg;
 
     l->requests++;
-    if (l->pending_count == sizeof l->pending / sizeof *l->pending) {
+    if (l->pending_count == l->pending_room && !more_pending(l)) {
         hws__ucx.ucp_listener_reject(l->ucx, request);
         return;
     }
@@ -106,17 +120,19 @@ static void handle(struct hws__listener *l, ucp_conn_request_h request)
 
 int hws__listener_step(struct hws__listener *l)
 {
-    ucp_conn_request_h pending[64];
+    ucp_conn_request_h *pending = l->pending;
     uint32_t n = l->pending_count;
 
     if (n == 0) {
         return 0;
     }
-    memcpy(pending, l->pending, n * sizeof *pending);
-    l->pending_count = 0;
+    /* Handling makes progress now and then, and more may come. */
+    l->pending = NULL;
+    l->pending_count = l->pending_room = 0;
     for (uint32_t i = 0; i < n; i++) {
         handle(l, pending[i]);
     }
+    free(pending);
     return (int)n;
 }
 
@@ -385,6 +401,8 @@ void hws__listener_close(struct hws__listener *l)
         hws__ucx.ucp_listener_destroy(l->ucx6[i]);
     }
     hws__list_remove(&l->link);
+    free(l->pending);
+    l->pending = NULL;
     hws__emit(w, &l->sink, &e, NULL);
     hws__obj_free(&hws__objects, &l->obj);
 }

@@ -21,8 +21,8 @@ struct hws__listener {
     char address[64];
     uint16_t port;
     _Atomic uint64_t requests, accepted, rejected, redirected, strangers, bad_auth;
-    ucp_conn_request_h pending[64]; /* seen inside a UCX callback, handled after the sweep */
-    uint32_t pending_count;
+    ucp_conn_request_h *pending; /* seen inside a UCX callback, handled after the sweep */
+    uint32_t pending_count, pending_room;
 };
 
 struct hws__listener *hws__listener_find(hws_id id, int32_t *error);

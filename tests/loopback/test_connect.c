@@ -221,6 +221,33 @@ CASE(closed_listener_refuses_but_its_endpoints_live)
     t_pair_close(&pair);
 }
 
+/* More than arrive in one step: none is turned away. */
+CASE(many_by_tcp_at_once)
+{
+    enum { PEERS = 150 };
+    hws_endpoint_opts opts = {.struct_size = sizeof opts, .flags = HWS_ENDPOINT_TCP_ONLY};
+    hws_id clients[PEERS], ops[PEERS];
+    hws_event event = {0};
+    t_pair pair;
+
+    t_pair_listen(&pair, NULL);
+    for (int i = 0; i < PEERS; i++) {
+        CHECK_OK(
+            hws_connect(pair.worker[0], "127.0.0.1", pair.port, &opts, NULL, &clients[i], &ops[i]));
+    }
+    /* They reach the listener together. */
+    for (uint64_t start = t_now(); t_now() - start < 300 * T_MS;) {
+        hws_worker_progress(pair.worker[0]);
+    }
+    for (int i = 0; i < PEERS; i++) {
+        event = WAIT(&pair, ops[i]);
+        CHECK_OK(event.status);
+    }
+    CHECK_EQ(listener_info(pair.listener).rejected, 0);
+    CHECK_EQ(t_stats(pair.worker[0]).redials, 0);
+    t_pair_close(&pair);
+}
+
 /* What was ordered for a peer comes when the peer's end is not told yet. */
 CASE(listener_closed_while_workers_are_made_for_its_peers)
 {
