@@ -324,23 +324,17 @@ def python_calls(bench):
     return text, ratio, "swig < ctypes", ns["swig"] < ns["ctypes"], {"rounds": rounds}
 
 
+def python_pingpong(bench, count, *options):
+    """Seconds of half a round trip of 8 bytes, a value a round, by way."""
+    common = ("--json", "--build", bench.build, "--rounds", bench.rounds, "--count", bench.count(count))
+    return python_program(bench, "pingpong", *common, *options)["seconds"]
+
+
 def python_latency(limit, added):
     """Half a round trip of 8 bytes through Python against raw UCX."""
 
     def case(bench, way):
-        seconds = python_program(
-            bench,
-            "pingpong",
-            "--json",
-            "--build",
-            bench.build,
-            "--rounds",
-            bench.rounds,
-            "--count",
-            bench.count(200000),
-            "--way",
-            way,
-        )["seconds"]
+        seconds = python_pingpong(bench, 200000, "--way", way)
         raw, mine = (statistics.median(seconds[k]) * 1e9 for k in ("raw", way))
         ratio = spread([m / r for m, r in zip(seconds[way], seconds["raw"], strict=True)])
         return (
@@ -356,21 +350,7 @@ def python_latency(limit, added):
 
 def python_streams(bench):
     """An awaited message against the same through asyncio's streams."""
-    seconds = python_program(
-        bench,
-        "pingpong",
-        "--json",
-        "--build",
-        bench.build,
-        "--rounds",
-        bench.rounds,
-        "--count",
-        bench.count(200000),
-        "--way",
-        "await",
-        "--way",
-        "streams",
-    )["seconds"]
+    seconds = python_pingpong(bench, 200000, "--way", "await", "--way", "streams")
     ratio = spread([s / a for a, s in zip(seconds["await"], seconds["streams"], strict=True)])
     mine, streams = (statistics.median(seconds[k]) for k in ("await", "streams"))
     return (f"{mine * 1e9:.0f} ns, streams {streams * 1e6:.1f} us", ratio, ">= 100", ratio["median"] >= 100, seconds)
@@ -378,21 +358,7 @@ def python_streams(bench):
 
 def python_asleep(bench):
     """The other side waits 1 ms between messages: what Python adds to raw UCX that sleeps."""
-    seconds = python_program(
-        bench,
-        "pingpong",
-        "--json",
-        "--build",
-        bench.build,
-        "--rounds",
-        bench.rounds,
-        "--count",
-        bench.count(2000),
-        "--way",
-        "await",
-        "--pause",
-        0.001,
-    )["seconds"]
+    seconds = python_pingpong(bench, 2000, "--way", "await", "--pause", 0.001)
     raw, mine = (statistics.median(seconds[k]) * 1e6 for k in ("raw", "await"))
     return (f"{mine:.1f} us, raw {raw:.1f}, {mine - raw:+.1f} us", None, "<= 15 us added", mine - raw <= 15, seconds)
 

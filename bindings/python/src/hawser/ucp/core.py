@@ -718,8 +718,12 @@ def _abort(endpoint: weakref.ref[Endpoint]) -> None:
 # ---- The module's functions: a global context ----
 
 
-def chosen_options(options: dict[str, str], env_takes_precedence: bool) -> dict[str, str]:
-    """A copy, in which the environment may have the last word."""
+def options_of_first(context: object, options: dict[str, str], env_takes_precedence: bool) -> dict[str, str]:
+    """Those to open the global context with, unless there is one; the environment may have the last word."""
+    if context is not None:
+        raise RuntimeError(
+            "UCX is already initiated. Call reset() and init() in order to re-initate UCX with new options."
+        )
     options = dict(options)
     for key in options if env_takes_precedence else ():
         env = f"UCX_{key}"
@@ -737,11 +741,7 @@ def init(
 ) -> None:
     """Open the global context. options: UCX's, without the prefix UCX_."""
     global _ctx
-    if _ctx is not None:
-        raise RuntimeError(
-            "UCX is already initiated. Call reset() and init() in order to re-initate UCX with new options."
-        )
-    options = chosen_options(options, env_takes_precedence)
+    options = options_of_first(_ctx, options, env_takes_precedence)
     _ctx = ApplicationContext(options, blocking_progress_mode, connect_timeout)
     logger.info("UCP initiated using config:")
     for key, value in _ctx.get_config().items():

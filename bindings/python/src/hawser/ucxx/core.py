@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from hawser.ucp.core import check_released, chosen_options
+from hawser.ucp.core import check_released, options_of_first
 from hawser.ucp.exceptions import UCXError as _UCPError
 
 from ._lib import libucxx as ucx_api
@@ -38,11 +38,7 @@ def init(
 ) -> None:
     """Open the global context. options: UCX's, without the prefix UCX_."""
     global _ctx
-    if _ctx is not None:
-        raise RuntimeError(
-            "UCX is already initiated. Call reset() and init() in order to re-initate UCX with new options."
-        )
-    options = chosen_options(options, env_takes_precedence)
+    options = options_of_first(_ctx, options, env_takes_precedence)
     _ctx = ApplicationContext(options, progress_mode, enable_delayed_submission, enable_python_future, connect_timeout)
 
 
