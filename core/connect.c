@@ -1,12 +1,14 @@
 /*
  * The client's side of a connection: resolve, find a UCX worker, dial, fall back.
  */
+#include "acceptor.h"
 #include "address.h"
 #include "endpoint.h"
 #include "error.h"
 #include "heap.h"
 #include "guard.h"
 #include "hello.h"
+#include "host.h"
 #include "log.h"
 #include "options.h"
 #include "post.h"
@@ -138,6 +140,7 @@ void hws__dial_on(struct hws__endpoint *ep, struct hws__uworker *u)
         p.local_sockaddr.addrlen = ep->local_length;
     }
     s = !hws__context_family(u->context, to->ss_family) ? UCS_ERR_UNSUPPORTED
+        : !hws__fd_room(HWS__DIAL_FDS)                  ? UCS_ERR_NO_RESOURCE
                                                         : hws__ucx.ucp_ep_create(u->ucx, &p, &ucx);
     if (s != UCS_OK) {
         ep->uworker = u; /* for hws__endpoint_detach() */
@@ -215,14 +218,36 @@ static int32_t meaning(const struct hws__endpoint *ep, int32_t status)
     }
 }
 
+/* A TCP worker that ran out of descriptors can never be connected to again: the next dial gets a new
+ * one. True if it is so. */
+static bool replaced(struct hws__endpoint *ep)
+{
+    struct hws__uworker *u = ep->uworker;
+
+    if (u == NULL || u->role != HWS__TCP || (!u->replaced && !hws__acceptors_lost(u))) {
+        return false;
+    }
+    u->replaced = true;
+    if (ep->worker->tcp == u) {
+        ep->worker->tcp = NULL;
+    }
+    return true;
+}
+
 void hws__dial_failed(struct hws__endpoint *ep, int32_t status)
 {
     struct hws__worker *w = ep->worker;
+    bool again = replaced(ep) && !ep->redialled && status != HWS_E_TIMED_OUT;
 
     hws__log(HWS_LOG_DEBUG, "dial %s:%u%s: %s", ep->host, (unsigned)ep->port,
              ep->tcp ? " by TCP" : "", hws_error_name(status));
     hws__endpoint_detach(ep);
     ep->ucx_error = false;
+    if (again) {
+        ep->redialled = true;
+        hws__dial(ep);
+        return;
+    }
     if (!ep->tcp && !ep->raw && status != HWS_E_TIMED_OUT) {
         /* No isolated worker left over there, another version, memory that cannot be shared, or
          * nobody at all: TCP tells which. */

@@ -165,13 +165,9 @@ static void buried(void *request, ucs_status_t status, void *user_data)
     if (atomic_load(&u->destroying)) {
         return; /* on the background thread; the owner counts it when the UCX worker is gone */
     }
-    if (u->role == HWS__ISOLATED) {
-        u->dead = true;
-        u->worker->dead_count++;
-        u->worker->todo = true;
-    }
     u->burying--;
     u->worker->pending_ucx--;
+    hws__uworker_unused(u);
 }
 
 /* Close UCX's endpoint; true if UCX will say when that is done. */
@@ -218,11 +214,7 @@ void hws__endpoint_detach(struct hws__endpoint *ep)
     if (ucx != NULL && cut(u, ucx, &p)) {
         return;
     }
-    if (u->role == HWS__ISOLATED) {
-        u->dead = true;
-        ep->worker->dead_count++;
-        ep->worker->todo = true;
-    }
+    hws__uworker_unused(u);
 }
 
 /* The connection manager's view of both ends. */

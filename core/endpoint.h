@@ -36,10 +36,10 @@ struct hws__endpoint {
     bool lazy;        /* raw: open without an answer of the peer */
     bool peer_closed; /* the peer said goodbye */
     bool failed;
-    bool told;    /* DISCONNECTED was delivered, or must not be */
-    bool closing; /* by the user */
-    bool tcp;     /* dials without shared memory */
-    bool redialled;
+    bool told;      /* DISCONNECTED was delivered, or must not be */
+    bool closing;   /* by the user */
+    bool tcp;       /* dials without shared memory */
+    bool redialled; /* on a new TCP worker */
     bool server;
     bool ucx_error; /* UCX reported an error: the UCX endpoint is useless */
     bool in_attention;

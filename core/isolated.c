@@ -46,6 +46,9 @@ static void deliver_tcp(struct hws__worker *w, struct hws__uworker *u)
         hws__uworker_destroy(u);
         u = NULL;
     }
+    if (u != NULL) {
+        hws__acceptors_note(u);
+    }
     w->tcp = u;
     for (n = w->waiting.next; n != &w->waiting; n = next) {
         struct hws__endpoint *ep = hws__container(n, struct hws__endpoint, wait_link);

@@ -102,20 +102,34 @@ int hws__sockets_each(bool (*fn)(int fd, void *arg), void *arg)
     return found;
 }
 
-bool hws__sockets_is_on(int fd, uint16_t port, struct sockaddr_storage *local)
+/* The local port of an IP socket; 0: none. */
+static uint16_t local_port(int fd, struct sockaddr_storage *local)
 {
     socklen_t length = sizeof *local;
 
-    return getsockname(fd, (struct sockaddr *)local, &length) == 0 &&
-           (local->ss_family == AF_INET || local->ss_family == AF_INET6) &&
-           hws__address_port(local) == port;
+    if (getsockname(fd, (struct sockaddr *)local, &length) != 0 ||
+        (local->ss_family != AF_INET && local->ss_family != AF_INET6)) {
+        return 0;
+    }
+    return hws__address_port(local);
+}
+
+bool hws__sockets_is_on(int fd, uint16_t port, struct sockaddr_storage *local)
+{
+    return local_port(fd, local) == port && port != 0;
+}
+
+uint16_t hws__sockets_listening(int fd)
+{
+    struct sockaddr_storage local;
+    uint16_t port = local_port(fd, &local);
+
+    return port != 0 && option(fd, SO_ACCEPTCONN) == 1 ? port : 0;
 }
 
 bool hws__sockets_listens(int fd, uint16_t port)
 {
-    struct sockaddr_storage local;
-
-    return hws__sockets_is_on(fd, port, &local) && option(fd, SO_ACCEPTCONN) == 1;
+    return port != 0 && hws__sockets_listening(fd) == port;
 }
 
 struct ends {

@@ -23,6 +23,8 @@ int hws__sockets_each(bool (*fn)(int fd, void *arg), void *arg);
 bool hws__sockets_is_on(int fd, uint16_t port, struct sockaddr_storage *local);
 /** fd is a socket that listens on a local port. */
 bool hws__sockets_listens(int fd, uint16_t port);
+/** The port on which fd listens; 0: it does not. */
+uint16_t hws__sockets_listening(int fd);
 
 /** Have the kernel keep from this process's listening sockets on a port what would make UCX abort. */
 void hws__sockets_screen(uint16_t port);

@@ -186,6 +186,15 @@ void hws__uworker_retire(struct hws__uworker *u)
     destroyed(w, u);
 }
 
+void hws__uworker_unused(struct hws__uworker *u)
+{
+    if (u->role == HWS__ISOLATED || (u->replaced && u->ep_count == 0 && u->burying == 0)) {
+        u->dead = true;
+        u->worker->dead_count++;
+        u->worker->todo = true;
+    }
+}
+
 void hws__uworker_drop(struct hws__uworker *u)
 {
     hws__list_remove(&u->link);

@@ -9,6 +9,7 @@
 #ifndef HWS_CORE_UWORKER_H
 #define HWS_CORE_UWORKER_H
 
+#include "acceptor.h"
 #include "list.h"
 #include <hawser.h>
 #include <stdbool.h>
@@ -46,9 +47,11 @@ struct hws__uworker {
     uint32_t pending;        /* requests of operations that it holds */
     uint32_t burying;        /* UCX endpoints that are being closed */
     uint64_t dead_since;
-    bool dead;             /* leaves at the end of the sweep */
-    uint32_t idle;         /* sweeps without work */
-    struct hws__list link; /* of the worker */
+    bool dead;                       /* leaves at the end of the sweep */
+    bool replaced;                   /* TCP: leaves with its last endpoint */
+    struct hws__acceptors acceptors; /* TCP */
+    uint32_t idle;                   /* sweeps without work */
+    struct hws__list link;           /* of the worker */
     struct hws__list hot_link;
     struct hws__list held;      /* messages that hold descriptors of it */
     struct hws__list fetching;  /* messages whose data it fetches */
@@ -70,6 +73,8 @@ struct hws__uworker *hws__uworker_create(struct hws__context *c, int role);
 void hws__uworker_destroy(struct hws__uworker *u);
 /** Take one out of a worker that never was, and destroy it here. */
 void hws__uworker_drop(struct hws__uworker *u);
+/** A connection of u is over: without another, and unless it is kept for the next, u leaves. */
+void hws__uworker_unused(struct hws__uworker *u);
 /** Put one under a worker: handlers, epoll set, hot. Owner only. */
 int32_t hws__uworker_adopt(struct hws__worker *w, struct hws__uworker *u);
 /** Take it out of the worker and destroy it in the background. Owner only, not inside a sweep. */

@@ -7,9 +7,13 @@
 #include "support/pair.h"
 #include "support/proc.h"
 
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define ALL UINT64_MAX
 
@@ -83,7 +87,7 @@ static void close_one(t_pair *pair, hws_id endpoint)
     }
 }
 
-CASE_BOTH(descriptors)
+static void run_short(uint32_t flags)
 {
     t_pair_opts opts = {.endpoint_flags = flags};
     int refused = 0;
@@ -110,6 +114,99 @@ CASE_BOTH(descriptors)
         CHECK_OK(one_more(&pair, flags, &endpoint));
         close_one(&pair, endpoint);
     }
+    t_pair_close(&pair);
+}
+
+CASE_BOTH(descriptors)
+{
+    run_short(flags);
+}
+
+/* What the program inherited lies above the limit: so many more are left below it. The dial that takes
+ * the last one is another. */
+CASE_BOTH(descriptors_above)
+{
+    for (int i = 0; i < 14; i++) {
+        CHECK_EQ(dup2(STDERR_FILENO, 200 + i), 200 + i);
+    }
+    run_short(flags);
+}
+
+/* The sockets of this process that listen, by their numbers. */
+static int listening(uint16_t ports[256])
+{
+    int n = 0;
+
+    for (int fd = 0; fd < 256; fd++) {
+        struct sockaddr_in a;
+        socklen_t length = sizeof a, size = sizeof(int);
+        int on = 0;
+
+        ports[fd] = 0;
+        if (getsockname(fd, (struct sockaddr *)&a, &length) == 0 && a.sin_family == AF_INET &&
+            getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &size) == 0 && on) {
+            ports[fd] = a.sin_port;
+            n++;
+        }
+    }
+    return n;
+}
+
+/* Another process knocks at each port that is in `ports` and not in `spared`. */
+static void knock(const uint16_t ports[256], const uint16_t spared[256])
+{
+    int status = -1;
+    pid_t pid = fork();
+
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        limit(RLIMIT_NOFILE, UINT64_MAX);
+        for (int i = 0; i < 256; i++) {
+            struct sockaddr_in to = {.sin_family = AF_INET,
+                                     .sin_port = ports[i],
+                                     .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+            int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+            if (ports[i] != 0 && ports[i] != spared[i]) {
+                connect(fd, (struct sockaddr *)&to, sizeof to);
+            }
+        }
+        _exit(0);
+    }
+    CHECK_EQ(waitpid(pid, &status, 0), pid);
+    CHECK_EQ(status, 0);
+}
+
+/* UCX closes the socket of a TCP worker for ever when it cannot accept: the next connection gets a
+ * new worker, and the old one leaves with its last connection. */
+CASE(listening_socket_lost)
+{
+    hws_worker_opts no_spares = {.struct_size = sizeof no_spares, .spares = UINT32_MAX};
+    t_pair_opts opts = {.endpoint_flags = HWS_ENDPOINT_TCP_ONLY,
+                        .worker = {&no_spares, &no_spares}};
+    uint16_t others[256], ports[256];
+    hws_id first = 0, second = 0;
+    uint64_t before;
+    t_pair pair;
+    int n, left;
+
+    t_pair_listen(&pair, &opts);
+    listening(others);
+    CHECK_OK(one_more(&pair, opts.endpoint_flags, &first));
+    n = listening(ports);
+    limit(RLIMIT_NOFILE, t_fd_count());
+    knock(ports, others);
+    t_pair_idle(&pair, T_SECOND / 20);
+    limit(RLIMIT_NOFILE, UINT64_MAX);
+    left = listening(ports);
+    printf("%d of %d sockets still listen\n", left, n);
+    CHECK(left < n);
+    CHECK_OK(one_more(&pair, opts.endpoint_flags, &second));
+    before = t_fd_count();
+    CHECK(listening(ports) > left);
+    close_one(&pair, first);
+    UNTIL(&pair, t_fd_count() < before - 8);
+    close_one(&pair, second);
     t_pair_close(&pair);
 }
 
