@@ -14,7 +14,7 @@ from typing import Any
 # First: the hook may want this package while that is being imported.
 import distributed.comm as _  # noqa: F401
 
-from ._backend import HawserBackend, UCXBackend
+from ._backend import HawserBackend, UCXBackend, UCXXBackend
 from ._comm import HawserComm
 from ._config import load_defaults
 from ._connector import HawserConnector
@@ -49,6 +49,7 @@ __all__ = [
     "LocalCluster",
     "SSHCluster",
     "UCXBackend",
+    "UCXXBackend",
     "bandwidths",
     "claim_ucx",
     "initialize",

@@ -42,3 +42,9 @@ class UCXBackend(HawserBackend):
     """`ucx://host:port`."""
 
     prefix = "ucx://"
+
+
+class UCXXBackend(HawserBackend):
+    """`ucxx://host:port`, where the distribution hawser-distributed-ucxx is installed and distributed-ucxx is not."""
+
+    prefix = "ucxx://"

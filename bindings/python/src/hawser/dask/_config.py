@@ -32,7 +32,8 @@ def setting(key: str) -> Any:
     """The value of a key in the first namespace that has it, or None."""
     for namespace in NAMESPACES:
         value = dask.config.get(f"{namespace}.{key}", None)
-        if value is not None:
+        # distributed-ucxx and Dask-CUDA set keys that nobody has chosen to what is empty.
+        if value is not None and value != {}:
             return value
     return None
 

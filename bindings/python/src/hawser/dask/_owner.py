@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib
 import importlib.util
 import logging
 import sys
+from pathlib import Path
 
 import dask
 
@@ -15,6 +18,12 @@ log = logging.getLogger("hawser.dask")
 @functools.cache
 def _say_once(text: str) -> None:
     log.info(text)
+
+
+def _has_distributed_ucxx() -> bool:
+    """The distribution hawser-distributed-ucxx, which lends Hawser that name, does not count."""
+    spec = importlib.util.find_spec("distributed_ucxx")
+    return spec is not None and Path(spec.origin or "").parent.parent.name != "_hawser_distributed_ucxx"
 
 
 def claim_ucx() -> bool:
@@ -28,13 +37,16 @@ def claim_ucx() -> bool:
         return False
     if owner not in ("auto", "hawser"):
         raise ValueError(f'distributed.comm.ucx.owner is {owner!r}; it must be "auto", "hawser" or "none"')
-    if owner == "auto" and importlib.util.find_spec("distributed_ucxx") is not None:
+    if owner == "auto" and _has_distributed_ucxx():
         _say_once('ucx:// is left to distributed-ucxx; set distributed.comm.ucx.owner to "hawser" to change that')
         return False
     from distributed.comm.registry import backends
 
     from ._backend import UCXBackend
 
+    # Dask's own registers itself when it is imported, which must not come later.
+    with contextlib.suppress(ImportError):
+        importlib.import_module("distributed.comm.ucx")
     backends["ucx"] = UCXBackend()
     _rename()
     return True

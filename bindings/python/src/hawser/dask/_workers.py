@@ -52,6 +52,17 @@ def _open_context(ipv6: bool) -> hawser.Context:
     return context
 
 
+def started() -> bool:
+    """Whether UCX runs for Dask in this process."""
+    return any(not context.closed for context in _contexts.values())
+
+
+def start() -> None:
+    """Have UCX run for Dask before the first connection. Raises as loop_worker() where the settings cannot be used."""
+    with _lock:
+        _open_context(ipv6=False)
+
+
 def _sweep() -> None:
     """Workers of closed loops are closed beside everything else: nobody progresses them there."""
     for key in [key for key in _workers if key[0].is_closed()]:

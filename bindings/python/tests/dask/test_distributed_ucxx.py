@@ -1,0 +1,140 @@
+# TIMEOUT: 180
+"""The distribution hawser-distributed-ucxx: what Dask-CUDA imports, in an environment of its own."""
+
+import os
+import subprocess
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[2] / "distributed-ucxx"
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory):
+    """An environment with that distribution, and everything of this environment behind it."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder)
+    python = folder / "bin/python"
+    site = subprocess.check_output(
+        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
+    ).strip()
+    Path(site, "base.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index"]
+    subprocess.run([*pip, "--no-build-isolation", "--no-deps", SOURCE], check=True, timeout=120)
+    return python
+
+
+def run(python, program, **env):
+    own = {name: value for name, value in os.environ.items() if not name.startswith("UCX_")}
+    done = subprocess.run(
+        [python, "-W", "error", "-c", program], capture_output=True, text=True, timeout=100, env={**own, **env}
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split(), done.stderr
+
+
+OWNER = """
+import logging
+logging.basicConfig(level=logging.INFO, format="%(message)s")
+import distributed, distributed_ucxx
+from distributed.comm.registry import get_backend
+print(*(type(get_backend(scheme)).__module__ for scheme in ("ucx", "ucxx", "hawser")))
+"""
+OURS = "hawser.dask._backend"
+
+
+def test_it_changes_no_owner(python):
+    out, err = run(python, OWNER)
+    assert out == [OURS] * 3 and "left to" not in err
+    assert run(python, "import distributed.comm.ucx" + OWNER)[0] == [OURS] * 3
+    assert run(python, "import distributed_ucxx" + OWNER)[0] == [OURS] * 3
+    assert run(python, "import hawser.dask" + OWNER)[0] == [OURS] * 3
+
+
+def test_dask_is_not_loaded_for_it(python):
+    program = "import sys, hawser; print([m for m in sys.modules if m.split('.')[0] in ('dask', 'distributed_ucxx')])"
+    assert run(python, program)[0] == ["[]"]
+
+
+# ---- What Dask-CUDA does with it ----
+
+INITIALIZE = """
+import dask, distributed_ucxx
+distributed_ucxx.config.setup_config()
+settings = dask.config.get("distributed-ucxx")
+settings.update({"tcp": True, "infiniband": None, "nvlink": None, "rdmacm": None})
+dask.config.set({"distributed-ucxx": settings})
+
+import distributed_ucxx.ucxx
+assert distributed_ucxx.ucxx.ucxx is None
+distributed_ucxx.ucxx.init_once()
+assert distributed_ucxx.ucxx.ucxx is not None
+
+from hawser.dask import _config
+print(_config.ucx_config()["TLS"], distributed_ucxx.config.get_ucx_config("tcp"))
+import ucxx
+print("tcp" in ucxx.get_active_transports())
+"""
+
+
+def test_its_settings_are_read(python):
+    env = {"DASK_DISTRIBUTED__COMM__UCX__ENVIRONMENT": "{'rndv-thresh': 4096}"}
+    program = INITIALIZE + "print(_config.ucx_config()['RNDV_THRESH'])"
+    assert run(python, program, **env)[0] == ["tcp,sm,self", "True", "True", "4096"]
+
+
+CLUSTER = """
+import distributed_ucxx
+from distributed import Client, LocalCluster
+
+if __name__ == "__main__":
+    with LocalCluster(protocol="{0}", n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        with Client(cluster) as client:
+            assert client.submit(sum, [1, 2]).result(timeout=60) == 3
+            assert all(address.startswith("{0}://") for address in client.scheduler_info()["workers"])
+            comms = [sending.comm for sending in cluster.scheduler.stream_comms.values()]
+            assert comms and all(isinstance(comm, distributed_ucxx.ucxx.UCXX) for comm in comms)
+    print("done")
+"""
+
+
+@pytest.mark.parametrize("protocol", ["ucx", "ucxx"])
+def test_clusters(python, tmp_path, protocol):
+    program = tmp_path / "cluster.py"
+    program.write_text(CLUSTER.format(protocol))
+    done = subprocess.run([python, program], capture_output=True, text=True, timeout=150)
+    assert done.stdout == "done\n", done.stderr
+
+
+# ---- Beside distributed-ucxx ----
+
+# What matters of it: its name, and that importing it registers nothing; its entry points do.
+RAPIDS = """
+from distributed.comm.tcp import TCPBackend
+class UCXXBackend(TCPBackend): pass
+class UCXXBackendLegacyPrefix(TCPBackend): pass
+"""
+ENTRY_POINTS = """[distributed.comm.backends]
+ucx = distributed_ucxx:UCXXBackend
+ucxx = distributed_ucxx:UCXXBackendLegacyPrefix
+"""
+
+
+def test_one_setting_decides_beside_distributed_ucxx(python, tmp_path):
+    (tmp_path / "distributed_ucxx.py").write_text(RAPIDS)
+    info = tmp_path / "distributed_ucxx_cu12-0.52.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: distributed-ucxx-cu12\nVersion: 0.52.0\n")
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
+    env = {"PYTHONPATH": str(tmp_path)}
+    out, err = run(python, OWNER, **env)
+    assert out == ["distributed_ucxx", "distributed_ucxx", OURS] and err.count("left to distributed-ucxx") == 1
+    out, err = run(python, OWNER, **env, DASK_DISTRIBUTED__COMM__UCX__OWNER="hawser")
+    assert out == [OURS, "distributed_ucxx", OURS] and "left to" not in err
+    late = "import distributed.comm, distributed.comm.ucx" + OWNER
+    assert run(python, late, **env, DASK_DISTRIBUTED__COMM__UCX__OWNER="hawser")[0][0] == OURS
+    out, err = run(python, OWNER, **env, DASK_DISTRIBUTED__COMM__UCX__OWNER="none")
+    assert out == ["distributed_ucxx", "distributed_ucxx", OURS] and "left to" not in err
