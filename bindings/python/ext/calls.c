@@ -183,6 +183,7 @@ PyMethodDef functions[] = {{"context_open", context_open, METH_VARARGS, NULL},
                             "Address, bytes and kind of the memory that an operation would use."},
                            {"pointer", py_pointer, METH_O, NULL},
                            {"operation", py_operation, METH_O, NULL},
+                           {"running_loop", py_running_loop, METH_NOARGS, NULL},
                            {"multi_send", py_multi_send, METH_VARARGS, NULL},
                            {"multi_recv", py_multi_recv, METH_VARARGS, NULL},
                            {NULL, NULL, 0, NULL}};

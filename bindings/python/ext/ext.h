@@ -36,6 +36,7 @@ struct binding {
     PyObject *loop;
     PyObject *ready; /* loop._ready: the callbacks that are due; null where the loop hides it */
     PyObject *on_fd; /* the reader, and what looks before the loop sleeps */
+    PyObject *wait;  /* its own way to wait for an operation; null where a task takes a future */
     unsigned long thread;
     bool due;     /* on_fd is scheduled */
     bool telling; /* on_fd runs: the loop is this thread's running one, which costs much to ask */
@@ -159,7 +160,12 @@ struct binding *binding_running(struct core *c);
 int binding_schedule(struct core *c, struct binding *b);
 void binding_look_again(struct core *c);
 void bindings_clear(struct core *c);
+/** The running loop, None where none runs. */
 PyObject *running_loop(void);
+PyObject *py_running_loop(PyObject *self, PyObject *unused);
+/** Whether loops other than asyncio's may run; found out when there is a new worker or no loop. */
+bool loop_others(void);
+void loop_find_others(void);
 
 /* op.c */
 int op_import(PyObject *module);

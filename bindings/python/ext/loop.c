@@ -8,6 +8,7 @@
 #include <time.h>
 
 static PyObject *get_running_loop; /* asyncio._get_running_loop */
+static PyObject *get_trio;         /* hawser._trio.running; null before Trio is imported */
 PyTypeObject *binding_type;
 
 /** The callable that the loop calls when a descriptor is readable or the loop is about to sleep. */
@@ -16,9 +17,67 @@ struct reader {
     struct binding *binding; /* null once unbound */
 };
 
+/* Trio is an optional package: whoever runs it has imported it. */
+void loop_find_others(void)
+{
+    PyObject *m;
+
+    if (get_trio != NULL || PyDict_GetItemString(PyImport_GetModuleDict(), "trio") == NULL) {
+        return;
+    }
+    if ((m = PyImport_ImportModule("hawser._trio")) != NULL) {
+        get_trio = PyObject_GetAttrString(m, "running");
+        Py_DECREF(m);
+    }
+    PyErr_Clear(); /* a Trio that is too old */
+}
+
+bool loop_others(void)
+{
+    return get_trio != NULL;
+}
+
 PyObject *running_loop(void)
 {
+    PyObject *loop;
+
+    if (get_trio == NULL) {
+        loop = PyObject_CallNoArgs(get_running_loop);
+        if (loop != Py_None) {
+            return loop;
+        }
+        loop_find_others();
+        if (get_trio == NULL) {
+            return loop;
+        }
+        Py_DECREF(loop);
+    }
+    /* A run of Trio may be the guest of an asyncio loop, so it is asked first. */
+    loop = PyObject_CallNoArgs(get_trio);
+    if (loop != Py_None) {
+        return loop;
+    }
+    Py_DECREF(loop);
     return PyObject_CallNoArgs(get_running_loop);
+}
+
+/* None is an error. */
+static PyObject *some_loop(PyObject *loop)
+{
+    if (loop == Py_None) {
+        Py_DECREF(loop);
+        PyErr_SetString(PyExc_RuntimeError,
+                        "no running event loop: await inside one, or call wait()");
+        return NULL;
+    }
+    return loop;
+}
+
+PyObject *py_running_loop(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return some_loop(running_loop());
 }
 
 static void close_binding(struct binding *b)
@@ -26,6 +85,7 @@ static void close_binding(struct binding *b)
     ((struct reader *)(void *)b->on_fd)->binding = NULL;
     Py_CLEAR(b->on_fd);
     Py_CLEAR(b->ready);
+    Py_CLEAR(b->wait);
     Py_CLEAR(b->loop);
     free(b);
 }
@@ -149,6 +209,9 @@ static struct binding *bind_loop(struct core *c, PyObject *loop)
         PyErr_Clear();
         Py_CLEAR(b->ready);
     }
+    if ((b->wait = PyObject_GetAttrString(loop, "hawser_wait")) == NULL) {
+        PyErr_Clear();
+    }
     for (int i = 0; i < 2; i++) {
         if (fds[i] >= 0 &&
             call_void(b, "add_reader", Py_BuildValue("(iO)", fds[i], b->on_fd)) < 0) {
@@ -163,16 +226,10 @@ static struct binding *bind_loop(struct core *c, PyObject *loop)
 
 struct binding *binding_running(struct core *c)
 {
-    PyObject *loop = running_loop();
+    PyObject *loop = some_loop(running_loop());
     struct binding *b;
 
     if (loop == NULL) {
-        return NULL;
-    }
-    if (loop == Py_None) {
-        Py_DECREF(loop);
-        PyErr_SetString(PyExc_RuntimeError,
-                        "no running event loop: await inside one, or call wait()");
         return NULL;
     }
     for (b = c->bindings; b != NULL && b->loop != loop; b = b->next) {}

@@ -184,8 +184,50 @@ PyObject *op_send_method(PyObject *self, PyObject *arg)
     return r;
 }
 
+/* The running loop, if it waits in a way of its own; null without an error for the others. */
+static struct binding *binding_of_its_own(struct op *op)
+{
+    struct binding *b = binding_of_thread(op->core);
+
+    if (b == NULL || loop_others()) {
+        b = binding_running(op->core);
+    }
+    if (b == NULL) {
+        PyErr_Clear(); /* the first step says it */
+    }
+    return b == NULL || b->wait == NULL ? NULL : b;
+}
+
+/* What a task iterates over where the loop does not know futures: what is done needs no loop. */
+static PyObject *await_by(struct binding *b, struct op *op)
+{
+    PyObject *wait = b->wait, *coroutine, *r = NULL;
+
+    Py_INCREF(wait);
+    if (!op_over(op) && spin(op) < 0) {
+        Py_DECREF(wait);
+        return NULL;
+    }
+    if (op_over(op) && !op->cancelled && (--op->core->credit != 0 || !turn_due(op->core))) {
+        op->yielded = true;
+        Py_INCREF((PyObject *)op);
+        r = (PyObject *)op;
+    } else if ((coroutine = PyObject_CallFunctionObjArgs(wait, (PyObject *)op, NULL)) != NULL) {
+        r = PyObject_CallMethod(coroutine, "__await__", NULL);
+        Py_DECREF(coroutine);
+    }
+    Py_DECREF(wait);
+    return r;
+}
+
 PyObject *op_await(PyObject *self)
 {
+    struct op *op = (struct op *)(void *)self;
+    struct binding *b;
+
+    if ((!op_over(op) || loop_others()) && (b = binding_of_its_own(op)) != NULL) {
+        return await_by(b, op);
+    }
     Py_INCREF(self);
     return self;
 }

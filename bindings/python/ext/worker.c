@@ -45,6 +45,7 @@ static PyObject *worker_open(PyObject *self, PyObject *args)
         return NULL;
     }
     core_reap();
+    loop_find_others();
     if ((c = core_new(0, mode)) == NULL) {
         return NULL;
     }

@@ -42,8 +42,10 @@ def test_names():
 
 
 def test_readme():
-    code = re.search(r"```python\n(.*?)```", (HERE / "README.md").read_text(), re.S)[1]
-    assert run(sys.executable, "-X", "dev", "-W", "error", "-c", code) == "bytearray(b'hello')\n"
+    codes = re.findall(r"```python\n(.*?)```", (HERE / "README.md").read_text(), re.S)
+    assert len(codes) == 2
+    for code, imports in zip(codes, ("", "import hawser, trio\n"), strict=True):
+        assert run(sys.executable, "-X", "dev", "-W", "error", "-c", imports + code) == "bytearray(b'hello')\n"
 
 
 def test_info():

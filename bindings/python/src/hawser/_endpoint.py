@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import warnings
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
@@ -12,7 +11,7 @@ from . import _constants as c
 from . import _core, _errors
 from ._objects import from_buffers, to_buffers
 from ._remote import Plan, RemoteKey, check_views
-from ._worker import Message, Probed, Waiters, Worker, default_worker, log, probe
+from ._worker import Message, Probed, Waiters, Worker, default_worker, log, probe, within
 
 _ENDPOINT_CLASS: Any = None
 
@@ -81,7 +80,7 @@ class Endpoint(_core.Endpoint):
     def recv_am(self, id: int = 0, timeout: float | None = None) -> Any:
         """The next active message of this peer with this id: (header, data)."""
         operation = self._next_am(id)
-        return operation if timeout is None else asyncio.wait_for(operation, timeout)
+        return operation if timeout is None else within(operation, timeout)
 
     def _next_am(self, id: int) -> _core.Operation:
         if id not in self.worker._handlers:

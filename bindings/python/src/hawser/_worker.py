@@ -341,6 +341,12 @@ class Waiters:
             self.waiting.popleft()._end(code, None, text)
 
 
+async def within(operation: _core.Operation, seconds: float) -> Any:
+    """Await an operation that is not the library's; it is cancelled and TimeoutError raised after so long."""
+    limit = getattr(_core.running_loop(), "hawser_wait_for", asyncio.wait_for)
+    return await limit(operation, seconds)
+
+
 _defaults: weakref.WeakKeyDictionary[Any, Worker] = weakref.WeakKeyDictionary()
 _context: Context | None = None
 
@@ -348,7 +354,7 @@ _context: Context | None = None
 def default_worker() -> Worker:
     """The worker of the running event loop: opened at its first use, closed when Python ends."""
     global _context
-    loop = asyncio.get_running_loop()
+    loop = _core.running_loop()
     worker = _defaults.get(loop)
     if worker is None or worker._state != "open":
         if _context is None or _context.closed:
