@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import os
 import sys
+import warnings
 
 import pytest
 import uvloop
@@ -21,6 +22,16 @@ def pytest_report_header():
 @pytest.fixture(params=["asyncio", "uvloop"])
 def event_loop_policy(request):
     return asyncio.DefaultEventLoopPolicy() if request.param == "asyncio" else uvloop.EventLoopPolicy()
+
+
+@pytest.fixture(autouse=True)
+def no_loop_is_left(request):
+    """After each test with a loop pytest-asyncio sets a new one that nobody closes. A test that runs loops itself
+    would drop it, which warns."""
+    if "event_loop" not in request.fixturenames:
+        with warnings.catch_warnings(action="ignore"), contextlib.suppress(RuntimeError):
+            asyncio.get_event_loop_policy().get_event_loop().close()
+        asyncio.set_event_loop(None)
 
 
 @pytest.fixture(params=["posix,tcp,self", "tcp,self"], ids=["shm", "tcp"])
