@@ -75,13 +75,26 @@ ID_CALL(signal_worker, hws_worker_signal)
 static PyObject *close_wait(PyObject *self, PyObject *args)
 {
     unsigned long long id, timeout;
+    bool closing = false;
     int32_t r;
 
     (void)self;
     if (!PyArg_ParseTuple(args, "KK:close_wait", &id, &timeout)) {
         return NULL;
     }
-    UNLOCKED(r = hws_close_wait(id, timeout));
+    do {
+        uint64_t slice = timeout < SIGNALS_NS ? timeout : SIGNALS_NS;
+
+        UNLOCKED(r = hws_close_wait(id, slice));
+        if (PyErr_CheckSignals() < 0) {
+            return NULL;
+        }
+        if (closing && r == HWS_E_STALE) {
+            r = HWS_OK; /* gone since the last look */
+        }
+        closing = true;
+        timeout -= slice;
+    } while (r == HWS_E_TIMED_OUT && timeout != 0);
     return checked(r);
 }
 

@@ -213,6 +213,9 @@ static inline void replace(PyObject **slot, PyObject *o)
     Py_XDECREF(old);
 }
 
+/** Whoever blocks looks for signals so often. */
+#define SIGNALS_NS 20000000u
+
 /** Run without the GIL. */
 #define UNLOCKED(statement)                          \
     do {                                             \

@@ -9,8 +9,6 @@
 /* Work between two looks at whether the loop is due, and how long it may wait for its turn. */
 #define CREDIT 64
 #define TURN_NS 1000000u
-/* A blocking wait looks for signals so often. */
-#define SLICE_NS 20000000u
 
 /* Progress without the GIL while that is productive or the spin lasts. */
 static void spin_unlocked(struct op *op, uint32_t spin_ns)
@@ -240,7 +238,7 @@ static int block(struct op *op, uint64_t timeout)
     uint64_t end = timeout != 0 && timeout != HWS_FOREVER ? now_ns() + timeout : 0;
 
     while (!op_over(op)) {
-        uint64_t now = end == 0 ? 0 : now_ns(), slice = SLICE_NS;
+        uint64_t now = end == 0 ? 0 : now_ns(), slice = SIGNALS_NS;
 
         if (end != 0 && now >= end) {
             PyErr_SetString(PyExc_TimeoutError, "the operation goes on");

@@ -158,7 +158,7 @@ static PyObject *worker_wait(PyObject *self, PyObject *seconds)
     if (c == NULL || to_timeout(seconds, &timeout) < 0) {
         return NULL;
     }
-    timeout = timeout == 0 || timeout > 20000000 ? 20000000 : timeout;
+    timeout = timeout == 0 || timeout > SIGNALS_NS ? SIGNALS_NS : timeout;
     atomic_fetch_add(&c->blocked, 1);
     UNLOCKED(r = hws_worker_wait(c->id, timeout));
     atomic_fetch_sub(&c->blocked, 1);
