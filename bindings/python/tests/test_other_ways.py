@@ -149,3 +149,52 @@ async def test_iterate_listener(worker):
                     await ep.recv(tag=1)
     await task
     assert served == [b"\0", b"\1", b"\2"]
+
+
+async def test_backlog(worker):
+    """More peers than may wait for accept() are turned away; as soon as one was accepted, the next may come."""
+    async with hawser.listen(host="127.0.0.1", worker=worker, backlog=2) as listener:
+        first, second, third = [await hawser.connect("127.0.0.1", listener.port, worker=worker) for _ in range(3)]
+        with pytest.raises(hawser.PeerClosedError):
+            await third.recv(tag=1)
+        accepted = [await listener.accept() for _ in range(2)]
+        fourth = await hawser.connect("127.0.0.1", listener.port, worker=worker)
+        accepted.append(await listener.accept())
+        for client, server in zip((first, second, fourth), accepted, strict=True):
+            await client.send(b"in", 1)
+            assert await server.recv(tag=1) == b"in"
+        for endpoint in (first, second, third, fourth, *accepted):
+            await endpoint.close()
+
+
+async def test_backlog_of_requests(worker):
+    async with hawser.listen(host="127.0.0.1", worker=worker, backlog=1, explicit=True) as listener:
+        waiting = hawser.connect("127.0.0.1", listener.port, worker=worker)
+        while not listener._peers.things:
+            await asyncio.sleep(0.001)
+        with pytest.raises(hawser.RejectedError):
+            await hawser.connect("127.0.0.1", listener.port, worker=worker)
+        server = await (await listener.accept()).accept()
+        async with await waiting:
+            await server.close()
+
+
+async def test_a_peer_gives_up_before_it_is_let_in(worker):
+    async with hawser.listen(host="127.0.0.1", worker=worker, explicit=True) as listener:
+        connecting = hawser.connect("127.0.0.1", listener.port, worker=worker)
+        request = await listener.accept()
+        connecting.endpoint.abort()
+        while listener.worker.stats()["endpoints"]:
+            await asyncio.sleep(0.001)
+        with pytest.raises(hawser.StaleError):
+            request.accept()
+
+
+async def test_a_peer_gives_up_while_it_is_let_in(worker):
+    async with hawser.listen(host="127.0.0.1", worker=worker, explicit=True) as listener:
+        connecting = hawser.connect("127.0.0.1", listener.port, worker=worker)
+        accepting = (await listener.accept()).accept()
+        connecting.endpoint.abort()
+        async with await asyncio.wait_for(accepting, 20) as endpoint:
+            with pytest.raises(hawser.HawserError):
+                await endpoint.recv(tag=1)

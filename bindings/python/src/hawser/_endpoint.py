@@ -210,8 +210,21 @@ class Endpoint(_core.Endpoint):
             if self.on_disconnect is not None:
                 self.on_disconnect(self)
         if self._error is not None:
+            if self._accepting is not None:
+                self._accepted(*self._error)
             for waiters in (*self._ams.values(), self._notices):
                 waiters.fail(*self._error)
+
+    def _accepted(self, status: int = 0, text: str = "") -> None:
+        """What Request.accept() waits for has come, or will not: then nobody gets to have this endpoint."""
+        assert self._accepting is not None
+        accepting, self._accepting = self._accepting, None
+        self.worker._accepting.discard(self)
+        if status < 0:
+            self.abort()
+            accepting._end(status, None, text)
+        else:
+            accepting._end(0, self)
 
     async def __aenter__(self) -> Endpoint:
         return self
@@ -323,12 +336,19 @@ def _deadline(timeout: float | None) -> int:
     return 0 if timeout is None else max(1, int(timeout * 1e9))
 
 
+def _is_full(owner: Worker | Listener) -> bool:
+    """Whether a peer that comes now must be turned away."""
+    full = len(owner._peers.things) >= owner.backlog
+    if full:
+        log.warning("%r: a peer is turned away: %d wait for accept()", owner, owner.backlog)
+    return full
+
+
 def _came_by_address(worker: Worker, id: int) -> None:
-    if len(worker._peers.things) < worker.backlog:
-        worker._peers.put(Endpoint(worker, id))
-    else:
-        log.warning("%r: a peer that came by address is turned away: %d wait for accept()", worker, worker.backlog)
+    if _is_full(worker):
         _core.close(id)
+    else:
+        worker._peers.put(Endpoint(worker, id))
 
 
 Worker._by_address = staticmethod(_came_by_address)
@@ -348,8 +368,10 @@ class Listener:
         hello_timeout: float,
         close_timeout: float,
         on_peer: Callable[[Endpoint], None] | None,
+        backlog: int,
     ) -> None:
         self.worker = worker
+        self.backlog = backlog
         self._on_peer = on_peer
         self._peers = Waiters(worker)
         self._closing: _core.Operation | None = None
@@ -362,17 +384,21 @@ class Listener:
 
     def _peer(self, kind: int, id: int) -> None:
         if kind == c.EventKind.REQUEST:
-            self._peers.put(Request(self.worker, id))
+            if _is_full(self):
+                _core.reject(id)
+            else:
+                self._peers.put(Request(self.worker, id))
             return
         endpoint = self.worker._objects.get(id)
         if endpoint is not None:
-            endpoint._accepting._end(0, endpoint)  # Request.accept() waits for it
+            endpoint._accepted()
             return
-        endpoint = Endpoint(self.worker, id)
         if self._on_peer is not None:
-            self._on_peer(endpoint)
+            self._on_peer(Endpoint(self.worker, id))
+        elif _is_full(self):
+            _core.close(id)
         else:
-            self._peers.put(endpoint)
+            self._peers.put(Endpoint(self.worker, id))
 
     def accept(self) -> _core.Operation:
         """The next peer: its Endpoint, or its Request if the listener is `explicit`."""
@@ -458,10 +484,13 @@ class Request:
     def accept(self) -> _core.Operation:
         """Let it in; gives its Endpoint."""
         endpoint = Endpoint(self.worker, self.id)
-        accepting = endpoint._accepting = _core.operation(self.worker)
-        _core.accept(self.id)
-        # The operation holds the endpoint until it is told.
-        self._endpoint = endpoint
+        endpoint._accepting = accepting = _core.operation(self.worker)
+        try:
+            _core.accept(self.id)
+        except _errors.HawserError:
+            endpoint._state = "closed"
+            raise
+        self.worker._accepting.add(endpoint)
         return accepting
 
     def reject(self) -> None:
@@ -479,6 +508,7 @@ def listen(
     raw: bool = False,
     hello_timeout: float = 0.0,
     close_timeout: float = 0.0,
+    backlog: int = 1024,
 ) -> Listener:
     """Listen for peers.
 
@@ -487,11 +517,13 @@ def listen(
     on_peer: called with the Endpoint of each peer, where progress is made; else use accept().
     explicit: peers come as a Request that is accepted or rejected. raw: plain UCX programs may
     connect too. hello_timeout: seconds for a peer to say who it is; 5 if 0.
+    backlog: peers that wait for accept(); more are turned away: their connection is closed, which they
+    see as PeerClosedError, or with `explicit` rejected. The C library itself hands over any number.
     Raises AddressInUseError, InvalidError (the address), UnreachableError.
     """
     flags = (c.ListenerFlag.EXPLICIT if explicit else 0) | (c.ListenerFlag.RAW if raw else 0)
     worker = worker or default_worker()
-    listener = Listener(worker, host, port, flags, hello_timeout, close_timeout, on_peer)
+    listener = Listener(worker, host, port, flags, hello_timeout, close_timeout, on_peer, backlog)
     with contextlib.suppress(RuntimeError):
         worker._watch()
     return listener

@@ -59,6 +59,7 @@ class Worker(_core.Worker):
         self._handlers: dict[int, Callable[..., None]] = {}
         self._closing: _core.Operation | None = None
         self._peers = Waiters(self)
+        self._accepting: set[Any] = set()  # endpoints that nobody else holds yet
         self.backlog = backlog
         self._open(context.id, _MODES[progress], name, 0, int(spin * 1e9), spares)
         self._state = "open"
