@@ -2,14 +2,19 @@
 
 import asyncio
 import contextlib
+import gc
 import glob
 import multiprocessing
+import multiprocessing.resource_tracker
 import os
 import socket
+import threading
+import time
 
 from distributed.comm import connect, listen
 
 import hawser
+from hawser.dask import _workers
 
 
 @contextlib.asynccontextmanager
@@ -62,6 +67,63 @@ def has_ipv6():
     except OSError:
         return False
     return True
+
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def opened():
+    """Each descriptor with what it is."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            found.add((int(name), os.readlink(f"/proc/self/fd/{name}")))
+    return found
+
+
+def swept(before, seconds=20):
+    """Whether nothing of a killed process stays in /dev/shm."""
+    deadline = time.monotonic() + seconds
+    while {name for name in orphans() if name.startswith("ucx_shm_posix_")} - before:
+        if time.monotonic() > deadline:
+            return False
+        # What was killed while it made a segment leaves it to the next context.
+        hawser.Context().close()
+        time.sleep(0.5)
+    return True
+
+
+# Dask has one pool of these for a process, which is never ended.
+_OF_DASK = ("Dask-Offload",)
+
+
+def _threads():
+    return {thread for thread in threading.enumerate() if not thread.name.startswith(_OF_DASK)}
+
+
+@contextlib.contextmanager
+def nothing_left(loop=None, seconds=30):
+    """What runs within leaves no descriptor, thread, process or segment in /dev/shm behind, once all is closed.
+    A loop whose connections are to be closed runs for a moment."""
+    multiprocessing.resource_tracker.ensure_running()
+    _workers._close_all()
+    gc.collect()
+    open_before, threads, segments = opened(), _threads(), orphans()
+    yield
+    _workers._close_all()
+    if loop is not None:
+        loop.run_until_complete(asyncio.sleep(0.1))
+    deadline = time.monotonic() + seconds
+    while left := [
+        *(opened() - open_before),
+        *(_threads() - threads),
+        *multiprocessing.active_children(),
+    ]:
+        assert time.monotonic() < deadline, left
+        gc.collect()
+        time.sleep(0.2)
+    assert swept(segments), orphans() - segments
 
 
 def orphans():

@@ -3,6 +3,7 @@
 
 import asyncio
 import contextlib
+import inspect
 import logging
 import os
 import signal
@@ -17,20 +18,19 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from dask_support import comm_pair, until
+from dask_support import comm_pair, descriptors, nothing_left, until
 from distributed import Client, LocalCluster, wait
 from distributed.comm import connect, listen
 from distributed.protocol import to_serialize
-
-from hawser.dask import _workers
 
 pytestmark = [pytest.mark.filterwarnings("default")]
 
 
 @pytest.fixture(autouse=True)
-def closed():
-    yield
-    _workers._close_all()
+def leaks(request):
+    loop = request.getfixturevalue("event_loop") if inspect.iscoroutinefunction(request.function) else None
+    with nothing_left(loop):
+        yield
 
 
 def cluster(n=3, **options):
@@ -100,10 +100,6 @@ def test_a_killed_scheduler_ends_its_clients_calls_and_workers(tmp_path):
                 process.wait(30)
 
 
-def fds():
-    return len(os.listdir("/proc/self/fd"))
-
-
 async def test_cancelled_fetches_leak_nothing():
     x = np.zeros(30_000_000, "u1")
 
@@ -133,9 +129,9 @@ async def test_cancelled_fetches_leak_nothing():
                 await task
             if i == 9:
                 await asyncio.sleep(0.5)
-                before, threads = fds(), threading.active_count()
+                before, threads = descriptors(), threading.active_count()
         assert (await fetch())["x"].nbytes == x.nbytes
-        await until(lambda: fds() <= before + 8, 20)
+        await until(lambda: descriptors() <= before + 8, 20)
         assert threading.active_count() <= threads
 
 
@@ -182,8 +178,8 @@ async def test_strangers_on_the_port(caplog):
     assert len(caplog.records) <= len(strangers)
 
 
-def test_a_tcp_client_of_dask_does_no_harm():
+def test_a_tcp_peer_of_dask_does_no_harm():
     with cluster(1) as c, Client(c) as client:
         with pytest.raises(OSError):
-            Client(c.scheduler_address.replace("ucx", "tcp"), timeout=3)
+            client.sync(connect, c.scheduler_address.replace("ucx", "tcp"), timeout=3)
         assert client.submit(sum, [1, 2]).result(timeout=60) == 3
