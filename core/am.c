@@ -1,4 +1,5 @@
 #include "am.h"
+#include "cuda.h"
 #include "error.h"
 #include "guard.h"
 #include "hello.h"
@@ -527,6 +528,9 @@ int32_t hws_am_handler(hws_id worker, uint32_t am_id, const hws_am_opts *opts)
     if (o.memory_kind == HWS_MEMORY_CUDA) {
         return hws__fail(HWS_E_BUFFER_KIND, worker,
                          "messages arrive in host memory: HWS_AM_DEFER, then hws_am_recv()");
+    }
+    if ((r = hws__cuda_usable(w->context, worker, o.memory_kind)) < 0) {
+        return r;
     }
     h.flags = o.flags;
     h.memory_kind = o.memory_kind;

@@ -15,6 +15,7 @@ static void end_early(struct hws__op *op, int32_t code)
     switch (op->stage) {
     case HWS__STAGE_MATCHING:
     case HWS__STAGE_CREDIT:
+    case HWS__STAGE_STREAM:
         hws__op_finish(op, code);
         break;
     case HWS__STAGE_OWN:

@@ -66,6 +66,15 @@ static int32_t init_ucx(struct hws__context *c, int profile, ucp_context_h *out)
     return HWS_OK;
 }
 
+/* UCX's numbers of the kinds are the ABI's. */
+static uint64_t memory_types(ucp_context_h ucx)
+{
+    ucp_context_attr_t a = {.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES};
+
+    return hws__ucx.ucp_context_query(ucx, &a) == UCS_OK ? a.memory_types
+                                                         : UINT64_C(1) << HWS_MEMORY_HOST;
+}
+
 ucp_context_h hws__context_tcp(struct hws__context *c)
 {
     pthread_mutex_lock(&c->lock);
@@ -219,7 +228,10 @@ static int32_t fill(struct hws__context *c, const hws_context_opts *o)
         return r;
     }
     c->ipv6 = wants_ipv6(c);
-    return init_ucx(c, profile, &c->ucx);
+    if ((r = init_ucx(c, profile, &c->ucx)) == HWS_OK) {
+        c->memory_types = memory_types(c->ucx);
+    }
+    return r;
 }
 
 int32_t hws_context_open(const hws_context_opts *opts, hws_id *out)
@@ -250,6 +262,7 @@ int32_t hws_context_open(const hws_context_opts *opts, hws_id *out)
         return r;
     }
     hws__background_init(&c->background);
+    hws__background_init(&c->streams);
     *out = hws__obj_publish(&hws__objects, &c->obj);
     return HWS_OK;
 }
@@ -259,7 +272,9 @@ static void finish(struct hws__context *c)
 {
     hws__stats_context_ended(&c->gone);
     hws__background_stop(&c->background);
+    hws__background_stop(&c->streams);
     hws__memory_end(c);
+    atomic_store(&c->cuda, NULL); /* of postings on memory that nobody registered */
     if (c->tcp != NULL) {
         hws__ucx.ucp_cleanup(c->tcp);
     }

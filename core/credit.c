@@ -1,4 +1,5 @@
 #include "credit.h"
+#include "cuda.h"
 #include "endpoint.h"
 #include "error.h"
 #include "hello.h"
@@ -455,6 +456,7 @@ void hws__credit_end(struct hws__endpoint *ep, int32_t status)
         }
         on_clear(ep, i, true);
     }
+    hws__cuda_wait_end(ep, status);
 }
 
 /* Messages of the endpoint in a list of them. */

@@ -16,6 +16,9 @@
 
 static bool is_send(const struct hws__op *op)
 {
+    if (op->stage == HWS__STAGE_STREAM) {
+        return true;
+    }
     switch (op->kind) {
     case HWS_EVENT_TAG_SEND:
     case HWS_EVENT_AM_SEND:

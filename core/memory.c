@@ -1,4 +1,5 @@
 #include "memory.h"
+#include "cuda.h"
 #include "error.h"
 #include "guard.h"
 #include "options.h"
@@ -88,14 +89,31 @@ static int32_t check(hws_id context, const void *base, uint64_t length, const hw
         return hws__fail(HWS_E_INVALID, context, "flags %#x, access %#x, address %p", o->flags,
                          o->access, o->address);
     }
-    if (o->memory_kind > HWS_MEMORY_CUDA_MANAGED && o->memory_kind != HWS_MEMORY_UNKNOWN) {
-        return hws__fail(HWS_E_BUFFER_KIND, context, "memory kind %u", o->memory_kind);
+    return HWS_OK;
+}
+
+/* Find out an unknown kind; of memory that CUDA knows, keep the CUDA context it is registered in. */
+static int32_t look(const struct hws__context *c, hws_id context, struct hws__memory *m,
+                    hws_mem_opts *o)
+{
+    bool known = false;
+    int32_t r;
+
+    if (o->memory_kind == HWS_MEMORY_UNKNOWN && !m->allocated &&
+        (r = hws__cuda_kind(context, m->base, &o->memory_kind, &known)) < 0) {
+        return r;
+    }
+    if ((r = hws__cuda_usable(c, context, o->memory_kind)) < 0) {
+        return r;
+    }
+    if (known || o->memory_kind == HWS_MEMORY_CUDA || o->memory_kind == HWS_MEMORY_CUDA_MANAGED) {
+        m->cuda = hws__cuda_current();
     }
     return HWS_OK;
 }
 
 /* Map into the context and list it there, with the lock held. */
-static int32_t add(hws_id context, struct hws__memory *m, const hws_mem_opts *o)
+static int32_t add(hws_id context, struct hws__memory *m, hws_mem_opts *o)
 {
     struct hws__context *c;
     ucs_status_t s;
@@ -106,6 +124,9 @@ static int32_t add(hws_id context, struct hws__memory *m, const hws_mem_opts *o)
     }
     if (atomic_load(&c->closing) != 0) {
         return hws__fail(HWS_E_CLOSING, context, "the context is being closed");
+    }
+    if ((r = look(c, context, m, o)) < 0) {
+        return r;
     }
     s = map(c->ucx, o, m->allocated ? o->address : m->base, m->length, m->allocated, &m->ucx);
     if (s == UCS_OK && (s = query(m)) != UCS_OK) {
@@ -122,6 +143,7 @@ static int32_t add(hws_id context, struct hws__memory *m, const hws_mem_opts *o)
         m->key = (uint64_t)(uintptr_t)m ^ m->obj.generation;
     }
     hws__list_append(&c->memories, &m->link);
+    hws__cuda_adopt(c, m->cuda, true);
     return HWS_OK;
 }
 
@@ -147,6 +169,7 @@ static int32_t open_memory(hws_id context, void *base, uint64_t length, const hw
     m->base = base;
     m->length = length;
     m->allocated = allocate;
+    m->cuda = NULL;
     hws__list_init(&m->link);
     pthread_mutex_lock(&lock);
     if ((r = add(context, m, &o)) == HWS_OK) {
@@ -225,11 +248,30 @@ int32_t hws_mem_advise(hws_id memory, uint64_t offset, uint64_t length, uint32_t
     return r;
 }
 
+/* Progress needs the CUDA context of what is left, with the lock held. */
+static void choose_cuda(struct hws__context *c)
+{
+    void *cuda = NULL;
+
+    for (struct hws__list *n = c->memories.next; n != &c->memories; n = n->next) {
+        void *its = hws__container(n, struct hws__memory, link)->cuda;
+
+        cuda = its != NULL ? its : cuda;
+    }
+    atomic_store(&c->cuda, cuda);
+}
+
 /* Unmap and forget, with the lock held. */
 static void release(struct hws__memory *m)
 {
+    bool pushed = hws__cuda_push(m->cuda);
+
     hws__list_remove(&m->link);
     hws__ucx.ucp_mem_unmap(m->context->ucx, m->ucx);
+    hws__cuda_pop(pushed);
+    if (m->cuda != NULL) {
+        choose_cuda(m->context);
+    }
     hws__obj_free(&hws__objects, &m->obj);
 }
 

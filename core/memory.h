@@ -18,6 +18,7 @@ struct hws__memory {
     uint64_t key; /* random: a peer that knows it was given it */
     uint32_t memory_kind;
     uint32_t access; /* HWS_MEM_* */
+    void *cuda;      /* the CUDA context it was registered in, see cuda.h; null: none */
     bool allocated;
     bool closing;  /* goes with its last use */
     uint32_t uses; /* plans and answers that hold it */

@@ -2,6 +2,7 @@
  * Multi-buffer messages: receiving (see multi.h).
  */
 #include "multi.h"
+#include "cuda.h"
 #include "error.h"
 #include "guard.h"
 #include "options.h"
@@ -70,6 +71,9 @@ static bool allocate_hooked(struct hws__multi *x)
     for (uint64_t i = 0; i < x->detail.count; i++) {
         hws_segment *s = &x->segments[i];
 
+        if (!hws__cuda_can(x->message->worker->context, s->memory_kind)) {
+            s->memory_kind = HWS_MEMORY_HOST; /* what the sender has is nothing for this UCX */
+        }
         s->base = s->length != 0 && all
                       ? x->want.alloc(x->want.alloc_arg, s->length, s->memory_kind)
                       : NULL;
@@ -485,6 +489,8 @@ static int32_t take_places(const struct hws__post *p, struct hws__multi *x)
     }
     for (uint64_t i = 0; i < p->mask; i++) {
         uint64_t length = x->segments[i].length;
+        uint32_t kind = to[i].memory_kind;
+        int32_t r;
 
         if (to[i].length < length) {
             return hws__fail(HWS_E_TRUNCATED, p->tag, "segment %llu has %llu bytes",
@@ -493,7 +499,11 @@ static int32_t take_places(const struct hws__post *p, struct hws__multi *x)
         if (length != 0 && to[i].base == NULL) {
             return hws__fail(HWS_E_INVALID, p->tag, "segment %llu is null", (unsigned long long)i);
         }
-        if (to[i].memory_kind == HWS_MEMORY_CUDA && x->segments[i].base != NULL) {
+        if (length != 0 &&
+            (r = hws__cuda_check(p->worker->context, p->tag, to[i].base, &kind)) < 0) {
+            return r;
+        }
+        if (kind == HWS_MEMORY_CUDA && x->segments[i].base != NULL) {
             return hws__fail(HWS_E_BUFFER_KIND, p->tag,
                              "segment %llu is here already: it can be copied to host memory only",
                              (unsigned long long)i);

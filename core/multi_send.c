@@ -2,6 +2,7 @@
  * Multi-buffer messages: sending (see multi.h).
  */
 #include "multi.h"
+#include "cuda.h"
 #include "error.h"
 #include "guard.h"
 #include "hello.h"
@@ -38,8 +39,20 @@ static bool is_own(const hws_segment *s)
     return s->length != 0 && (s->memory_kind != HWS_MEMORY_HOST || s->length >= HWS__MULTI_LARGE);
 }
 
+/* Whether UCX can handle the segment's memory. */
+static int32_t check_kind(const struct hws__post *p, const hws_segment *s)
+{
+    uint32_t kind = s->memory_kind;
+
+    return kind == HWS_MEMORY_HOST || s->length == 0
+               ? HWS_OK
+               : hws__cuda_check(p->worker->context, p->source, s->base, &kind);
+}
+
 static int32_t make_plan(struct plan *plan, const struct hws__post *p)
 {
+    int32_t r;
+
     *plan = (struct plan){.segments = p->header, .count = p->mask};
     for (uint64_t i = 0; i < plan->count; i++) {
         const hws_segment *s = &plan->segments[i];
@@ -48,6 +61,9 @@ static int32_t make_plan(struct plan *plan, const struct hws__post *p)
             (s->memory_kind >= HWS__ENTRY_KIND_UNKNOWN && s->memory_kind != HWS_MEMORY_UNKNOWN) ||
             plan->total + s->length < plan->total) {
             return hws__fail(HWS_E_INVALID, p->source, "segment %llu", (unsigned long long)i);
+        }
+        if ((r = check_kind(p, s)) < 0) {
+            return r;
         }
         plan->total += s->length;
         if (is_own(s)) {
@@ -230,12 +246,18 @@ static void post_part(struct hws__endpoint *ep, struct outgoing *out, unsigned a
 static void post_own(struct hws__endpoint *ep, struct outgoing *out, uint64_t i,
                      const hws_segment *s)
 {
+    uint32_t kind = s->memory_kind;
+    bool known;
+
+    if (kind == HWS_MEMORY_UNKNOWN) {
+        (void)hws__cuda_kind(ep->obj.id, s->base, &kind, &known); /* it could tell: make_plan() */
+    }
     ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
                         UCP_OP_ATTR_FIELD_FLAGS |
-                        (s->memory_kind != HWS_MEMORY_UNKNOWN ? UCP_OP_ATTR_FIELD_MEMORY_TYPE : 0u),
+                        (kind != HWS_MEMORY_UNKNOWN ? UCP_OP_ATTR_FIELD_MEMORY_TYPE : 0u),
         .flags = UCP_AM_SEND_FLAG_RNDV,
-        .memory_type = (ucs_memory_type_t)s->memory_kind};
+        .memory_type = (ucs_memory_type_t)kind};
 
     *out->headers = (struct hws__multi_part){.sequence = out->sequence, .index = (uint32_t)i};
     post_part(ep, out, HWS__AM_MULTI_PART, out->headers++, s->base, s->length, &param);

@@ -379,6 +379,9 @@ static void publish_end(struct hws__op *op)
 static __attribute__((noinline, cold)) const char *failed(const struct hws__op *op, int32_t status)
 {
     HWS__COUNT(op->worker, op_failures[-status & (HWS__CODES - 1)], 1);
+    if (status == HWS_E_CUDA && op->record != NULL) {
+        return op->record;
+    }
     return op->ep != NULL && op->ep->status == status && op->ep->detail != NULL
                ? op->ep->detail
                : hws_error_text(status);

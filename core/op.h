@@ -38,6 +38,7 @@ enum hws__stage {
     HWS__STAGE_SUBMITTED, /* waits for the owner of the worker */
     HWS__STAGE_MATCHING,  /* a receive that no message has met: can be ended at any time */
     HWS__STAGE_CREDIT,    /* a send that waits for credit, see credit.h */
+    HWS__STAGE_STREAM,    /* a send that waits for a stream of CUDA, see cuda_wait.c */
     HWS__STAGE_UCX,       /* UCX holds the buffer */
     HWS__STAGE_OWN,       /* a step of Hawser's own: connecting, a task */
     HWS__STAGE_ENDED
@@ -83,7 +84,7 @@ struct hws__op {
     uint64_t done_length;
     uint64_t done_tag;
     const char *detail;
-    const void *record;         /* what the event's detail is on success */
+    const void *record;         /* what the event's detail is on success, and after HWS_E_CUDA */
     struct hws__message *multi; /* of a multi-buffer receive that waits for parts */
     hws_id source;
 
@@ -113,6 +114,11 @@ struct hws__op {
     uint64_t posted_at;
     uint64_t started_at; /* 0: no time is taken */
     hws_timing *timing;
+
+    /* Only of a send that waits for a stream of CUDA. */
+    int32_t (*after_stream)(struct hws__post *);
+    void *stream;
+    void *cuda; /* the poster's CUDA context */
 };
 
 /**

@@ -1,4 +1,5 @@
 #include "post.h"
+#include "cuda.h"
 #include "endpoint.h"
 #include "error.h"
 #include "heap.h"
@@ -208,17 +209,17 @@ int32_t hws__post_park(struct hws__post *p)
     return HWS_OK;
 }
 
-void hws__post_resume(struct hws__op *op)
+/* What was parked goes on; `admitted`: also without credit, or while its endpoint is closing. */
+static void run_again(struct hws__op *op, bool admitted)
 {
     struct submission *s = (struct submission *)(void *)op->submitted;
     uint64_t sequence = op->sequence;
     struct hws__post *p = &s->post;
     int32_t r;
 
-    hws__credit_unwait(op);
     hws__op_leave(op);
     op->stage = HWS__STAGE_OWN;
-    p->ep->credit.resumed = p;
+    p->ep->credit.resumed = admitted ? p : NULL;
     r = p->run(p);
     p->ep->credit.resumed = NULL;
     if (r == HWS_OK) {
@@ -229,6 +230,19 @@ void hws__post_resume(struct hws__op *op)
         hws__op_rejoin(op);
         hws__op_finish(op, r);
     }
+}
+
+void hws__post_resume(struct hws__op *op)
+{
+    hws__credit_unwait(op);
+    run_again(op, true);
+}
+
+void hws__post_continue(struct hws__op *op)
+{
+    const struct hws__endpoint *ep = op->ep;
+
+    run_again(op, !ep->open && ep->ucx != NULL && !ep->failed);
 }
 
 void hws__post_earlier(const struct hws__post *p)
@@ -322,8 +336,27 @@ static int32_t timed_run(struct hws__post *p)
     return r;
 }
 
-/* Like a submission, also where the poster runs it: the times stay with the operation. */
-static int32_t post_timed(struct hws__post *p, hws_id *out)
+/* What an operation must keep of its options, as their copy does not: times, a stream. */
+static void remember(struct hws__op *op, const hws_op_opts *opts, uint64_t now)
+{
+    struct hws__post *p = &((struct submission *)(void *)op->submitted)->post;
+
+    if (opts->flags & HWS_OP_STREAM) {
+        op->after_stream = p->run;
+        op->stream = opts->stream;
+        op->cuda = hws__cuda_current();
+        p->run = hws__cuda_wait_run;
+    }
+    if ((opts->flags & HWS_OP_TIMED) != 0 || p->worker->latency != NULL) {
+        op->posted_at = now;
+        op->timing = opts->flags & HWS_OP_TIMED ? opts->timing : NULL;
+        op->run = p->run;
+        p->run = timed_run;
+    }
+}
+
+/* Like a submission, also where the poster runs it: times and stream stay with the operation. */
+static int32_t run_packaged(struct hws__post *p, hws_id *out)
 {
     struct hws__worker *w = p->worker;
     uint64_t now = hws__now();
@@ -334,10 +367,7 @@ static int32_t post_timed(struct hws__post *p, hws_id *out)
     if ((op = package(p, out, &r)) == NULL) {
         return r;
     }
-    op->posted_at = now;
-    op->timing = p->opts->flags & HWS_OP_TIMED ? p->opts->timing : NULL;
-    op->run = p->run;
-    ((struct submission *)(void *)op->submitted)->post.run = timed_run;
+    remember(op, p->opts, now);
     nested = hws__owned(w);
     if (!nested && !hws__own_try(w)) {
         hand_over(w, op);
@@ -358,31 +388,10 @@ static int32_t post_timed(struct hws__post *p, hws_id *out)
     return r;
 }
 
-/* Options of another size, flags that are none, or an operation whose time is taken. */
-static int32_t post_unusual(struct hws__post *p, const hws_op_opts *in, hws_id *out)
+static int32_t post_packaged(struct hws__post *p, hws_id *out)
 {
-    hws_op_opts local;
-    int32_t r;
+    int32_t r = run_packaged(p, out);
 
-    if (in != NULL && in->struct_size != sizeof *in) {
-        if ((r = hws__options(&local, sizeof local, in, "operation")) < 0) {
-            return r;
-        }
-        p->opts = &local;
-    }
-    if (p->opts->flags & ~(uint32_t)(HWS__OP_FLAGS | HWS_OP_TIMED)) {
-        return hws__fail(HWS_E_INVALID, p->source, "unknown flags %#x", p->opts->flags);
-    }
-    if ((p->opts->flags & HWS_OP_TIMED) != 0 && p->opts->timing == NULL) {
-        return hws__fail(HWS_E_INVALID, p->source, "HWS_OP_TIMED without `timing`");
-    }
-    if ((r = admit(p, out)) < 0) {
-        return r;
-    }
-    if ((p->opts->flags & HWS_OP_TIMED) == 0 && p->worker->latency == NULL) {
-        return post_admitted(p, out);
-    }
-    r = post_timed(p, out);
     if (r < 0 && out != NULL) {
         *out = 0;
     }
@@ -392,12 +401,90 @@ static int32_t post_unusual(struct hws__post *p, const hws_op_opts *in, hws_id *
     return r;
 }
 
+/* The flags that no plain posting has. */
+static int32_t check_flags(const struct hws__post *p)
+{
+    uint32_t flags = p->opts->flags;
+
+    if (flags & ~(uint32_t)(HWS__OP_FLAGS | HWS_OP_TIMED | HWS_OP_STREAM)) {
+        return hws__fail(HWS_E_INVALID, p->source, "unknown flags %#x", flags);
+    }
+    if ((flags & HWS_OP_TIMED) != 0 && p->opts->timing == NULL) {
+        return hws__fail(HWS_E_INVALID, p->source, "HWS_OP_TIMED without `timing`");
+    }
+    return flags & HWS_OP_STREAM ? hws__cuda_wait_check(p) : HWS_OK;
+}
+
+/* Where the buffer is, or its first piece: what UCX asks of all pieces is one kind of memory. */
+static int32_t check_kind(const struct hws__post *p, uint32_t *kind)
+{
+    const hws_iov *v = p->buffer;
+    const void *at = p->buffer;
+
+    if (p->buffer == NULL || p->length == 0) {
+        return HWS_OK;
+    }
+    if (p->opts->flags & HWS_OP_IOV) {
+        uint64_t i = 0;
+
+        while (i + 1 < p->length && v[i].length == 0) {
+            i++;
+        }
+        at = v[i].base;
+    }
+    return hws__cuda_check(p->worker->context, p->source, at, kind);
+}
+
+/* Everything is checked. On memory of a GPU in its CUDA context, which from now on is there for
+ * progress too. */
+static int32_t post_checked(struct hws__post *p, hws_id *out)
+{
+    bool packaged = (p->opts->flags & (HWS_OP_TIMED | HWS_OP_STREAM)) != 0 || p->worker->latency;
+    struct hws__context *c = p->worker->context;
+    bool pushed;
+    int32_t r;
+
+    if (p->opts->memory_kind == HWS_MEMORY_HOST) {
+        return packaged ? post_packaged(p, out) : post_admitted(p, out);
+    }
+    hws__cuda_adopt(c, hws__cuda_current(), false);
+    pushed = hws__cuda_enter(c);
+    r = packaged ? post_packaged(p, out) : post_admitted(p, out);
+    hws__cuda_pop(pushed);
+    return r;
+}
+
+/* Options of another size, flags that are none, an operation whose time is taken or that waits for
+ * a stream, memory that is not plainly the host's. */
+static int32_t post_unusual(struct hws__post *p, const hws_op_opts *in, hws_id *out)
+{
+    hws_op_opts local;
+    int32_t r;
+
+    if (in != NULL && (in->struct_size != sizeof *in || in->memory_kind != HWS_MEMORY_HOST)) {
+        if ((r = hws__options(&local, sizeof local, in, "operation")) < 0) {
+            return r;
+        }
+        p->opts = &local;
+    }
+    if ((r = check_flags(p)) < 0) {
+        return r;
+    }
+    if (p->opts->memory_kind != HWS_MEMORY_HOST && (r = check_kind(p, &local.memory_kind)) < 0) {
+        return r;
+    }
+    if ((r = admit(p, out)) < 0) {
+        return r;
+    }
+    return post_checked(p, out);
+}
+
 int32_t hws__post_slow(struct hws__post *p, const hws_op_opts *in, hws_id *out)
 {
     int32_t r;
 
     p->opts = in == NULL ? &no_options : in;
-    if (!hws__post_plain(p->worker, p->opts)) {
+    if (!hws__post_plain(p->worker, p->opts) || p->opts->memory_kind != HWS_MEMORY_HOST) {
         return post_unusual(p, in, out);
     }
     r = admit(p, out);
@@ -448,7 +535,13 @@ int hws__submissions_run(struct hws__worker *w)
 {
     struct hws__op *op = atomic_exchange_explicit(&w->submissions, NULL, memory_order_acq_rel);
     struct hws__op *first = NULL;
+    bool pushed = false;
     int n = 0;
+
+    /* The sweep may have begun before the context had memory of a GPU. */
+    if (__builtin_expect(atomic_load_explicit(&hws__cuda_used, memory_order_relaxed), 0)) {
+        pushed = hws__cuda_enter(w->context);
+    }
 
     w->submitting = true;
     while (op != NULL) {
@@ -463,6 +556,7 @@ int hws__submissions_run(struct hws__worker *w)
         run_submission(w, first);
     }
     w->submitting = false;
+    hws__cuda_pop(pushed);
     return n;
 }
 

@@ -11,7 +11,7 @@
 #include "heap.h"
 #include "progress.h"
 
-/** Posts with options of another size or none, with a queue, or with mistakes. */
+/** Posts with options of another size or none, with a queue, of a GPU's memory, or with mistakes. */
 int32_t hws__post_slow(struct hws__post *p, const hws_op_opts *in, hws_id *out);
 /** Another thread owns the worker, or this one does, inside a callback. */
 int32_t hws__post_not_free(struct hws__post *p, hws_id *out);
@@ -26,6 +26,8 @@ bool hws__post_wants_wake(const struct hws__post *p);
 int32_t hws__post_park(struct hws__post *p);
 /** Run it again, and end it if that ends it. Its list must be hws__credit_out.waiting. */
 void hws__post_resume(struct hws__op *op);
+/** The same of one that waited for a stream of CUDA: whether it has credit is still to be seen. */
+void hws__post_continue(struct hws__op *op);
 
 /** Run the submissions that are waiting, unless this posting is one of them. */
 void hws__post_earlier(const struct hws__post *p);
@@ -99,7 +101,7 @@ static inline __attribute__((always_inline)) int32_t hws__post(struct hws__post 
     struct hws__worker *w = p->worker;
 
     if (__builtin_expect(
-            in == NULL || !hws__post_plain(w, in) || in->queue != 0 ||
+            in == NULL || !hws__post_plain(w, in) || (in->queue | in->memory_kind) != 0 ||
                 (out == NULL && in->callback == NULL && (in->flags & HWS_OP_DETACHED) == 0) ||
                 (p->buffer == NULL && p->length != 0),
             0)) {

@@ -1,5 +1,6 @@
 #include "progress.h"
 #include "am.h"
+#include "cuda.h"
 #include "endpoint.h"
 #include "listener.h"
 #include "multi.h"
@@ -167,7 +168,7 @@ static int finish_sweep(struct hws__worker *w)
     return done + hws__deliver(w);
 }
 
-int hws__sweep(struct hws__worker *w)
+static int sweep(struct hws__worker *w)
 {
     struct hws__list *n, *next;
     int done = 0;
@@ -191,6 +192,27 @@ int hws__sweep(struct hws__worker *w)
         done += finish_sweep(w);
     }
     return done;
+}
+
+/* Where UCX may move memory of a GPU. */
+static __attribute__((noinline)) int in_cuda(struct hws__worker *w,
+                                             int (*step)(struct hws__worker *))
+{
+    bool pushed = hws__cuda_enter(w->context);
+    int done = step(w);
+
+    hws__cuda_pop(pushed);
+    return done;
+}
+
+static inline bool uses_cuda(void)
+{
+    return __builtin_expect(atomic_load_explicit(&hws__cuda_used, memory_order_relaxed), 0);
+}
+
+int hws__sweep(struct hws__worker *w)
+{
+    return uses_cuda() ? in_cuda(w, sweep) : sweep(w);
 }
 
 /* Cold UCX workers whose descriptor became readable are swept again. */
@@ -280,7 +302,7 @@ static int step_all(struct hws__worker *w, uint64_t now)
     return done;
 }
 
-int hws__slow(struct hws__worker *w)
+static int slow(struct hws__worker *w)
 {
     uint64_t now = hws__now();
     int done;
@@ -306,6 +328,11 @@ int hws__slow(struct hws__worker *w)
         done++;
     }
     return done;
+}
+
+int hws__slow(struct hws__worker *w)
+{
+    return uses_cuda() ? in_cuda(w, slow) : slow(w);
 }
 
 int hws__progress(struct hws__worker *w)

@@ -274,7 +274,9 @@ struct hws__rkey *hws__rkey_ready(hws_id id, int32_t *error)
     if (k == NULL) {
         return NULL;
     }
-    if (__builtin_expect(!k->ep->open || (k->ucx == NULL && k->way != HWS__WAY_MESSAGES), 0)) {
+    if (__builtin_expect((!k->ep->open && k->ep->credit.resumed == NULL) ||
+                             (k->ucx == NULL && k->way != HWS__WAY_MESSAGES),
+                         0)) {
         *error = hws__endpoint_refuse(k->ep, id);
         return NULL;
     }

@@ -12,7 +12,7 @@ static int32_t send_run(struct hws__post *p)
     struct hws__op *op;
     int32_t r;
 
-    if (!ep->open) {
+    if (!ep->open && ep->credit.resumed != p) {
         return hws__endpoint_refuse(p->ep, p->source);
     }
     if (hws__bytes(p->buffer, p->length, p->opts->flags) == 0) {

@@ -98,7 +98,7 @@ typedef uint64_t hws_id;
 #define HWS_MEMORY_HOST 0
 #define HWS_MEMORY_CUDA 1
 #define HWS_MEMORY_CUDA_MANAGED 2
-#define HWS_MEMORY_UNKNOWN 255 /* UCX finds out, at a price for each operation */
+#define HWS_MEMORY_UNKNOWN 255 /* found out each time: by CUDA's driver where it is, else by UCX */
 
 /** One piece of a scattered buffer (see HWS_OP_IOV). */
 typedef struct hws_iov {
@@ -225,6 +225,7 @@ typedef struct hws_sink {
 #define HWS_E_NO_DEVICE (-104)
 #define HWS_E_NO_SODIUM (-105)
 #define HWS_E_SYSTEM (-106)
+#define HWS_E_CUDA (-107)
 #define HWS_E_INTERNAL (-127)
 
 /** The details of the last failed call of a thread. */
@@ -675,6 +676,22 @@ HWS_API int32_t hws_endpoint_query(hws_id endpoint, hws_endpoint_info *out);
  * of all ids wait in one line: a program must pop all queues that its handlers feed. No credits on
  * raw endpoints, for streams (UCX keeps the bytes that nobody reads) and for
  * remote memory access.
+ *
+ * GPU. Memory of kind HWS_MEMORY_CUDA or HWS_MEMORY_CUDA_MANAGED needs a UCX with CUDA
+ * (HWS_E_BUFFER_KIND without). The CUDA context that is current on the thread that registers such
+ * memory, or first posts an operation on it, is kept, and is current on each thread while it makes
+ * progress on a worker of the context, also in callbacks. The context that was registered with last
+ * counts; it must live until the memory's id is closed, or the context if nothing was registered.
+ *
+ * With HWS_OP_STREAM what a call sends (also hws_put(), hws_put_notify() and hws_plan_post()) starts
+ * when all work of hws_op_opts.stream is done, a CUstream or cudaStream_t: null is the default stream,
+ * CU_STREAM_PER_THREAD is refused (HWS_E_INVALID), as are other operations. The call does not block,
+ * nor does the progress of others: a thread of the library calls cuStreamSynchronize(), for one
+ * stream after the other, in the CUDA context of the caller. HWS_E_CUDA: there is no usable libcuda. Until then the operation is pending like any other: deadline, cancel and
+ * failure end it at once, a flush or close of its endpoint waits for it. A message takes its place in
+ * the order when it starts: those sent later without a stream may overtake it. When CUDA fails, the
+ * final status is HWS_E_CUDA and the event's text names CUDA's error. A worker is closed when the
+ * streams that its operations waited for are done.
  */
 
 /** hws_op_opts.flags */
@@ -687,6 +704,7 @@ HWS_API int32_t hws_endpoint_query(hws_id endpoint, hws_endpoint_info *out);
 #define HWS_OP_DETACHED 64      /* no callback, no queue, nobody waits: the result is dropped */
 #define HWS_OP_TAKE 128         /* tag receive: take the message instead of its data, see there */
 #define HWS_OP_TIMED 256        /* fill `timing`; never completes inline */
+#define HWS_OP_STREAM 512       /* a send waits for `stream`; never completes inline, see GPU */
 
 /**
  * When an operation passed which point, in nanoseconds of the monotonic clock. Filled before the
@@ -719,6 +737,7 @@ struct hws_op_opts {
     uint32_t reserved;
     hws_event *result;  /* filled when HWS_DONE is returned; nullable */
     hws_timing *timing; /* with HWS_OP_TIMED, the library's until the final event; else null */
+    void *stream;       /* with HWS_OP_STREAM: a CUstream that lives until the final event */
 };
 
 /**

@@ -156,6 +156,7 @@ static const struct field fields_of_hws_op_opts_[] = {
     {"timeout_ns", FIELD_U64, offsetof(hws_op_opts, timeout_ns), 0, NULL},
     {"memory_kind", FIELD_U32, offsetof(hws_op_opts, memory_kind), 0, NULL},
     {"result", FIELD_RESULT, offsetof(hws_op_opts, result), 0, NULL},
+    {"stream", FIELD_ADDRESS, offsetof(hws_op_opts, stream), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 static const struct fields fields_of_hws_op_opts = {"hws_op_opts", sizeof(hws_op_opts), 1, fields_of_hws_op_opts_};

@@ -74,5 +74,5 @@ int t_cases_run(int argc, char **argv)
         }
     }
     printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
-    return failed > 0 || passed + skipped == 0;
+    return failed > 0 || passed + skipped == 0 ? 1 : passed == 0 ? 77 : 0;
 }

@@ -170,6 +170,7 @@ struct hws_op_opts {
     uint32_t reserved;
     hws_event *result;
     hws_timing *timing;
+    void *stream;
 };
 struct hws_queue_opts {
     uint32_t struct_size;
@@ -518,6 +519,7 @@ M.constants = {
     OP_DETACHED = 64,
     OP_TAKE = 128,
     OP_TIMED = 256,
+    OP_STREAM = 512,
     WAIT_ANY = 0,
     WAIT_ALL = 1,
     AM_ID_MAX = 1023,
@@ -605,6 +607,7 @@ M.errors = {
     [-104] = "NO_DEVICE",
     [-105] = "NO_SODIUM",
     [-106] = "SYSTEM",
+    [-107] = "CUDA",
     [-127] = "INTERNAL",
 }
 
@@ -622,7 +625,7 @@ M.layout = {
     hws_endpoint_opts = {size = 56, fields = {struct_size = 0, flags = 4, close_timeout_ns = 8, sink = 16, local_address = 48}},
     hws_endpoint_info = {size = 424, fields = {struct_size = 0, state = 4, isolated = 8, reason = 12, transports = 16, status = 20, peer_pid = 24, peer_host = 32, sent = 40, received = 48, bytes_sent = 56, bytes_received = 64, local_address = 72, peer_address = 136, lanes = 200, reason_text = 328}},
     hws_timing = {size = 24, fields = {posted_ns = 0, started_ns = 8, ended_ns = 16}},
-    hws_op_opts = {size = 72, fields = {struct_size = 0, flags = 4, callback = 8, callback_arg = 16, queue = 24, user = 32, timeout_ns = 40, memory_kind = 48, reserved = 52, result = 56, timing = 64}},
+    hws_op_opts = {size = 80, fields = {struct_size = 0, flags = 4, callback = 8, callback_arg = 16, queue = 24, user = 32, timeout_ns = 40, memory_kind = 48, reserved = 52, result = 56, timing = 64, stream = 72}},
     hws_queue_opts = {size = 8, fields = {struct_size = 0, capacity = 4}},
     hws_message_info = {size = 32, fields = {struct_size = 0, flags = 4, endpoint = 8, length = 16, tag = 24}},
     hws_am_detail = {size = 48, fields = {header = 0, header_length = 8, data = 16, data_length = 24, buffer = 32, endpoint = 40}},

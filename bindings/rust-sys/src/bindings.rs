@@ -29,7 +29,7 @@ pub const HWS_FOREVER: u64 = 18446744073709551615;
 pub const HWS_MEMORY_HOST: u32 = 0;
 pub const HWS_MEMORY_CUDA: u32 = 1;
 pub const HWS_MEMORY_CUDA_MANAGED: u32 = 2;
-/// UCX finds out, at a price for each operation
+/// found out each time: by CUDA's driver where it is, else by UCX
 pub const HWS_MEMORY_UNKNOWN: u32 = 255;
 pub const HWS_EVENT_TAG_SEND: u32 = 1;
 pub const HWS_EVENT_TAG_RECV: u32 = 2;
@@ -114,6 +114,7 @@ pub const HWS_E_IO: i32 = -103;
 pub const HWS_E_NO_DEVICE: i32 = -104;
 pub const HWS_E_NO_SODIUM: i32 = -105;
 pub const HWS_E_SYSTEM: i32 = -106;
+pub const HWS_E_CUDA: i32 = -107;
 pub const HWS_E_INTERNAL: i32 = -127;
 pub const HWS_LOG_OFF: u32 = 0;
 pub const HWS_LOG_ERROR: u32 = 1;
@@ -209,6 +210,8 @@ pub const HWS_OP_DETACHED: u32 = 64;
 pub const HWS_OP_TAKE: u32 = 128;
 /// fill `timing`; never completes inline
 pub const HWS_OP_TIMED: u32 = 256;
+/// a send waits for `stream`; never completes inline, see GPU
+pub const HWS_OP_STREAM: u32 = 512;
 pub const HWS_WAIT_ANY: u32 = 0;
 pub const HWS_WAIT_ALL: u32 = 1;
 /// Ids are 0 to HWS_AM_ID_MAX; on a raw endpoint the number is UCX's own.
@@ -629,6 +632,8 @@ pub struct hws_op_opts {
     pub result: *mut hws_event,
     /// with HWS_OP_TIMED, the library's until the final event; else null
     pub timing: *mut hws_timing,
+    /// with HWS_OP_STREAM: a CUstream that lives until the final event
+    pub stream: *mut c_void,
 }
 
 impl Default for hws_op_opts {
@@ -636,7 +641,7 @@ impl Default for hws_op_opts {
     fn default() -> Self {
         // SAFETY: numbers, pointers and optional functions: all of them may be zero.
         let mut value: Self = unsafe { core::mem::zeroed() };
-        value.struct_size = 72;
+        value.struct_size = 80;
         value
     }
 }
@@ -1229,7 +1234,7 @@ const _: () = assert!(align_of::<hws_timing>() == 8);
 const _: () = assert!(offset_of!(hws_timing, posted_ns) == 0);
 const _: () = assert!(offset_of!(hws_timing, started_ns) == 8);
 const _: () = assert!(offset_of!(hws_timing, ended_ns) == 16);
-const _: () = assert!(size_of::<hws_op_opts>() == 72);
+const _: () = assert!(size_of::<hws_op_opts>() == 80);
 const _: () = assert!(align_of::<hws_op_opts>() == 8);
 const _: () = assert!(offset_of!(hws_op_opts, struct_size) == 0);
 const _: () = assert!(offset_of!(hws_op_opts, flags) == 4);
@@ -1242,6 +1247,7 @@ const _: () = assert!(offset_of!(hws_op_opts, memory_kind) == 48);
 const _: () = assert!(offset_of!(hws_op_opts, reserved) == 52);
 const _: () = assert!(offset_of!(hws_op_opts, result) == 56);
 const _: () = assert!(offset_of!(hws_op_opts, timing) == 64);
+const _: () = assert!(offset_of!(hws_op_opts, stream) == 72);
 const _: () = assert!(size_of::<hws_queue_opts>() == 8);
 const _: () = assert!(align_of::<hws_queue_opts>() == 4);
 const _: () = assert!(offset_of!(hws_queue_opts, struct_size) == 0);

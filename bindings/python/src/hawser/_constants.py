@@ -41,7 +41,7 @@ class Memory(IntEnum):
     HOST = 0
     CUDA = 1
     CUDA_MANAGED = 2
-    UNKNOWN = 255  # UCX finds out, at a price for each operation
+    UNKNOWN = 255  # found out each time: by CUDA's driver where it is, else by UCX
 
 
 class EventKind(IntEnum):
@@ -197,6 +197,7 @@ class OpFlag(IntFlag):
     DETACHED = 64  # no callback, no queue, nobody waits: the result is dropped
     TAKE = 128  # tag receive: take the message instead of its data, see there
     TIMED = 256  # fill `timing`; never completes inline
+    STREAM = 512  # a send waits for `stream`; never completes inline, see GPU
 
 
 class Wait(IntEnum):

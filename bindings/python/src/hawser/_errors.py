@@ -54,6 +54,7 @@ class ErrorCode(IntEnum):
     NO_DEVICE = -104  # no device or transport fits the configuration
     NO_SODIUM = -105  # this build has no libsodium, so no pre-shared keys
     SYSTEM = -106  # a system call failed
+    CUDA = -107  # CUDA is not usable or reported an error
     INTERNAL = -127  # internal error
 
 
@@ -458,6 +459,14 @@ class HawserSystemError(HawserError, OSError):
     category = "system"
 
 
+class CudaError(HawserError):
+    """CUDA is not usable or reported an error."""
+
+    code = -107
+    name = "CUDA"
+    category = "system"
+
+
 class InternalError(HawserError):
     """Internal error."""
 
@@ -513,6 +522,7 @@ CLASSES: dict[int, type[HawserError]] = {
     -104: NoDeviceError,
     -105: NoSodiumError,
     -106: HawserSystemError,
+    -107: CudaError,
     -127: InternalError,
 }
 
@@ -563,6 +573,7 @@ TEXTS: dict[int, str] = {
     -104: "no device or transport fits the configuration",
     -105: "this build has no libsodium, so no pre-shared keys",
     -106: "a system call failed",
+    -107: "CUDA is not usable or reported an error",
     -127: "internal error",
 }
 
@@ -584,6 +595,7 @@ __all__ = [
     "CanceledError",
     "ClosingError",
     "ConfigError",
+    "CudaError",
     "DeadlockError",
     "ErrorCode",
     "ForkedError",

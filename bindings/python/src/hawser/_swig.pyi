@@ -99,6 +99,7 @@ E_IO: int
 E_NO_DEVICE: int
 E_NO_SODIUM: int
 E_SYSTEM: int
+E_CUDA: int
 E_INTERNAL: int
 LOG_OFF: int
 LOG_ERROR: int
@@ -158,6 +159,7 @@ OP_RNDV: int
 OP_DETACHED: int
 OP_TAKE: int
 OP_TIMED: int
+OP_STREAM: int
 WAIT_ANY: int
 WAIT_ALL: int
 AM_ID_MAX: int
