@@ -1360,11 +1360,13 @@ typedef struct hws_mem_opts {
 } hws_mem_opts;
 
 /**
- * Register memory of the caller's with a context.
+ * Register memory of the caller's with a context. Of a GPU's memory the CUDA context that is current
+ * now is kept, see GPU in section 9.
  * @param length    bytes, not 0
  * @param opts      nullable: host memory, every access
  * @param[out] out  the id; released by hws_close(), or with the context
- * @return 0, HWS_E_INVALID, HWS_E_BUFFER_KIND, HWS_E_NO_MEMORY, HWS_E_NO_RESOURCE (locked memory)
+ * @return 0, HWS_E_INVALID, HWS_E_BUFFER_KIND (this UCX cannot handle it), HWS_E_CUDA (its kind
+ *         cannot be found out), HWS_E_NO_MEMORY, HWS_E_NO_RESOURCE (locked memory)
  * @thread any  @blocks while pages are mapped
  * @owns the memory stays the caller's and must live until the id is closed  @since 0.1
  * @ucx ucp_mem_map

@@ -11,7 +11,9 @@
  * WRAP: malloc calloc realloc aligned_alloc strdup
  */
 #include "support/check.h"
+#include "support/stub_cuda.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -224,6 +226,18 @@ static void messages(void)
     settle();
 }
 
+/* Behind a stream of the tests' libcuda. */
+static void behind_a_stream(void)
+{
+    hws_op_opts opts = told(), stream = told();
+    hws_id op;
+
+    stream.flags = HWS_OP_STREAM;
+    CALL(post(hws_tag_recv(endpoints[1], in_small, 16, 5, UINT64_MAX, &opts, &op)));
+    CALL(post(hws_tag_send(endpoints[0], small, 16, 5, &stream, &op)));
+    settle();
+}
+
 static void multi_buffer(void)
 {
     hws_segment segments[20] = {{.base = big, .length = 100000}};
@@ -332,6 +346,7 @@ static void live(void)
     }
     tasks();
     messages();
+    behind_a_stream();
     multi_buffer();
     credits();
     if (hws_describe(context, text, sizeof text, &needed) == HWS_E_TOO_BIG) {
@@ -398,9 +413,26 @@ static int64_t run(int64_t n)
     return count;
 }
 
+/* The tests' libcuda in the place of the real one. */
+static void use_stub(void)
+{
+    const char *path = getenv("HAWSER_STUB_CUDA");
+    const stub_cuda_control *(*control)(void);
+    void *address;
+
+    CHECK(path != NULL);
+    setenv("HAWSER_CUDA", path, 1);
+    address = dlsym(dlopen(path, RTLD_NOW | RTLD_LOCAL), "stub_cuda");
+    CHECK(address != NULL);
+    memcpy(&control, &address, sizeof address);
+    control()->initialize();
+}
+
 int main(int argc, char **argv)
 {
     int64_t total, failed = 0, n;
+
+    use_stub();
 
     if (argc == 2) { /* one allocation, for a debugger */
         int code = child(atoll(argv[1]));

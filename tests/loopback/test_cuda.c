@@ -603,6 +603,106 @@ CASE(an_abort_ends_a_send_that_waits)
     closed_while_waiting(true);
 }
 
+/* The peer goes while the stream is at work: the send ends with the connection, once. */
+static void peer_gone_while_waiting(bool abort)
+{
+    const stub_cuda_control *cuda = stub();
+    hws_op_opts opts = on_stream();
+    uint64_t out = 5;
+    hws_id op = 0;
+    t_record record;
+    t_pair pair;
+
+    t_record_init(&record);
+    opts.callback = t_record_event;
+    opts.callback_arg = &record;
+    t_pair_open(&pair, NULL);
+    cuda->hold(1);
+    CHECK_OK(hws_tag_send(pair.endpoint[0], &out, 8, 1, &opts, &op));
+    UNTIL(&pair, cuda->waiting() == 1);
+    CHECK_OK(abort ? hws_abort(pair.endpoint[1]) : hws_close(pair.endpoint[1]));
+    UNTIL(&pair, t_record_count(&record) == 1);
+    CHECK(t_record_at(&record, 0).event.status < 0);
+    CHECK_OK(hws_close(pair.endpoint[0]));
+    UNTIL(&pair, hws_kind(pair.endpoint[0]) < 0); /* it waits for no stream */
+    CHECK_EQ(cuda->waiting(), 1);
+    cuda->hold(0);
+    t_pair_close(&pair);
+    CHECK_EQ(t_record_count(&record), 1);
+    t_record_free(&record);
+}
+
+CASE(a_peer_that_closes_ends_a_send_that_waits)
+{
+    peer_gone_while_waiting(false);
+}
+
+CASE(a_peer_that_fails_ends_a_send_that_waits)
+{
+    peer_gone_while_waiting(true);
+}
+
+static void send_behind_a_stream(void *arg, const hws_event *event)
+{
+    static uint64_t out = 6;
+    hws_op_opts opts = on_stream();
+    t_pair *pair = arg;
+
+    CHECK_OK(event->status);
+    opts.flags |= HWS_OP_DETACHED;
+    CHECK_OK(hws_tag_send(pair->endpoint[1], &out, 8, 2, &opts, NULL));
+}
+
+/* Posting does not block: not in a callback either, on the thread that makes progress. */
+CASE(a_callback_sends_behind_a_stream)
+{
+    const stub_cuda_control *cuda = stub();
+    t_pair_opts opts = {.mode = HWS_PROGRESS_THREAD};
+    uint64_t in = 0, answer = 0, out = 5;
+    hws_op_opts then = {.struct_size = sizeof then, .callback = send_behind_a_stream};
+    hws_id recv = 0, send = 0;
+    t_pair pair;
+
+    t_pair_open(&pair, &opts);
+    then.callback_arg = &pair;
+    CHECK_OK(hws_tag_recv(pair.endpoint[0], &answer, 8, 2, ALL, NULL, &recv));
+    CHECK_OK(hws_tag_recv(pair.endpoint[1], &in, 8, 1, ALL, &then, NULL));
+    cuda->hold(1);
+    CHECK_OK(hws_tag_send(pair.endpoint[0], &out, 8, 1, NULL, &send));
+    WAIT_OK(&pair, send);
+    UNTIL(&pair, cuda->waiting() == 1);
+    CHECK_PENDING(recv);
+    cuda->hold(0);
+    WAIT_OK(&pair, recv);
+    CHECK_EQ(answer, 6);
+    t_pair_close(&pair);
+}
+
+/* Closing everything waits too, and ends each operation once. */
+CASE(a_context_is_closed_while_a_stream_is_at_work)
+{
+    const stub_cuda_control *cuda = stub();
+    hws_op_opts opts = on_stream();
+    uint64_t out = 5;
+    hws_id op = 0;
+    t_record record;
+    t_pair pair;
+
+    t_record_init(&record);
+    opts.callback = t_record_event;
+    opts.callback_arg = &record;
+    t_pair_open(&pair, &(t_pair_opts){.mode = HWS_PROGRESS_THREAD});
+    cuda->hold(1);
+    CHECK_OK(hws_tag_send(pair.endpoint[0], &out, 8, 1, &opts, &op));
+    UNTIL(&pair, cuda->waiting() == 1);
+    CHECK_OK(hws_close(pair.context));
+    CHECK_CODE(hws_close_wait(pair.context, 5 * T_MS), HWS_E_TIMED_OUT);
+    cuda->hold(0);
+    t_pair_close(&pair);
+    CHECK_EQ(t_record_count(&record), 1);
+    t_record_free(&record);
+}
+
 CASE(a_failing_stream_ends_its_send)
 {
     const stub_cuda_control *cuda = stub();

@@ -69,6 +69,45 @@ static int outcome(t_pair *pair)
     return 0;
 }
 
+static void *give(void *arg, uint64_t length, uint32_t kind)
+{
+    ++*(int *)arg;
+    CHECK_EQ(kind, HWS_MEMORY_HOST);
+    return malloc(length);
+}
+
+static void give_back(void *arg, void *memory, uint64_t length)
+{
+    (void)length;
+    --*(int *)arg;
+    free(memory);
+}
+
+/* A kind of memory that this UCX cannot handle is the sender's affair. */
+CASE(memory_of_a_gpu_that_the_sender_claims)
+{
+    int given = 0;
+    hws_multi_recv_opts take = {
+        .struct_size = sizeof(take), .alloc = give, .free = give_back, .alloc_arg = &given};
+    list forged = good;
+    hws_event event;
+    hws_id op = 0;
+    t_pair pair;
+
+    setenv("UCX_TLS", "posix,cma,self,tcp", 1);
+    t_pair_open(&pair, NULL);
+    forged.entries[0] |= UINT64_C(1) << HWS__ENTRY_KIND_SHIFT;
+    forged.entries[2] |= UINT64_C(2) << HWS__ENTRY_KIND_SHIFT;
+    inject(&pair, &forged, GOOD, 0);
+    CHECK_OK(hws_multi_recv(pair.endpoint[1], 0, 0, &take, NULL, &op));
+    event = WAIT(&pair, op);
+    CHECK_OK(event.status);
+    CHECK_EQ(given, 2);
+    CHECK(memcmp(((const hws_multi_detail *)event.detail)->segments[2].base, "fghijkl", 7) == 0);
+    t_pair_close(&pair);
+    CHECK_EQ(given, 0);
+}
+
 CASE(whole)
 {
     t_pair pair;
