@@ -167,12 +167,17 @@ void core_event(void *arg, const hws_event *event)
     memset(&n->am, 0, sizeof n->am);
     if (am != NULL) {
         n->am = *am;
-        memcpy(n->header, am->header, header);
+        if (header != 0) { /* without one it is null */
+            memcpy(n->header, am->header, header);
+        }
     } else if (event->status < 0 && event->detail != NULL) {
         strncpy(n->text, event->detail, sizeof n->text - 1);
         n->text[sizeof n->text - 1] = 0;
     }
+    /* Once the last event is pushed another thread may tell it, and the worker may go. */
+    core_ref(c);
     core_push(c, &n->record);
+    core_unref(c);
 }
 
 /* worker._notice(kind, source, op, status, flags, length, tag, user, text, header, buffer, endpoint) */

@@ -1,4 +1,4 @@
-"""The operation as awaitable, future and coroutine; cancelling; lifetimes of buffers."""
+"""The operation as awaitable, future and coroutine; cancelling; lifetimes of buffers. SANITIZED"""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""What can be sent and received into."""
+"""What can be sent and received into. SANITIZED"""
 
 import array
 import ctypes

@@ -1,4 +1,7 @@
-"""The calls of endpoints that are written in C: arguments by position and by name, subclasses, the blocking twin."""
+"""The calls of endpoints that are written in C: arguments by position and by name, subclasses, the blocking twin.
+
+SANITIZED
+"""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Closing, warnings, leaks, several loops and threads, fork, signals, the end of the interpreter."""
+"""Closing, warnings, leaks, several loops and threads, fork, signals, the end of the interpreter. SANITIZED"""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""Streams, active messages, flush."""
+"""Streams, active messages, flush. SANITIZED"""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Remote memory, notifications, plans, worker addresses, objects, in both twins. TIMEOUT: 240"""
+"""Remote memory, notifications, plans, worker addresses, objects, in both twins. TIMEOUT: 240 SANITIZED"""
 
 import asyncio
 import gc

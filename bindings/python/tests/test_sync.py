@@ -1,4 +1,4 @@
-"""The blocking twin, with both ends in threads of one process."""
+"""The blocking twin, with both ends in threads of one process. SANITIZED"""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Tagged messages."""
+"""Tagged messages. SANITIZED"""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The same calls under Trio: `import hawser` finds out which library runs the task."""
+"""The same calls under Trio: `import hawser` finds out which library runs the task. SANITIZED"""
 
 import asyncio
 import collections
