@@ -104,11 +104,14 @@ def _core_end(worker: Any, ep: Any, args: Namespace, first: bool) -> list[float]
         blocking_recv(worker, ep, into, 1)
         return into
 
+    window = _Window(worker, ep, args)
     for _ in range(_rounds(args)):
         start = time.perf_counter()
         buffer = into if args.reuse_alloc else allocate(args)
         if args.delay_progress:
-            _delayed(worker, ep, args, first, out)
+            window.exchange(out, buffer)
+            if len(times) == _rounds(args) - 1:
+                window.wait(0)
         elif first:
             send(out)
             recv(buffer)
@@ -118,19 +121,26 @@ def _core_end(worker: Any, ep: Any, args: Namespace, first: bool) -> list[float]
     return times
 
 
-def _delayed(worker: Any, ep: Any, args: Namespace, first: bool, out: Any) -> None:
-    """Post both directions, then make progress: at most --max-outstanding at once is one pair here."""
-    pending = [2]
+class _Window:
+    """Posts both directions; progress is made only when more than so many have not ended."""
 
-    def done(*_: Any) -> None:
-        pending[0] -= 1
+    def __init__(self, worker: Any, ep: Any, args: Namespace) -> None:
+        self.worker, self.ep, self.args = worker, ep, args
+        self.pending = 0
 
-    into = Array(allocate(args))
-    if ucx_api.tag_send_nb(ep, Array(out), args.n_bytes, 1, done) is None:
-        done()
-    ucx_api.tag_recv_nb(worker, into, args.n_bytes, 1, done, ep=ep)
-    while pending[0]:
-        worker.progress()
+    def _ended(self, *_: Any) -> None:
+        self.pending -= 1
+
+    def exchange(self, out: Any, into: Any) -> None:
+        self.pending += 2
+        if ucx_api.tag_send_nb(self.ep, Array(out), self.args.n_bytes, 1, self._ended) is None:
+            self._ended()
+        ucx_api.tag_recv_nb(self.worker, Array(into), self.args.n_bytes, 1, self._ended, ep=self.ep)
+        self.wait(self.args.max_outstanding)
+
+    def wait(self, most: int) -> None:
+        while self.pending > most:
+            self.worker.progress()
 
 
 def core_server(args: Namespace, tell_port: Callable[[int], None]) -> list[float]:

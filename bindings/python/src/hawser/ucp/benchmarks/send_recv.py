@@ -47,8 +47,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     add("--no-detailed-report", action="store_true", help="no line for each round trip")
     add("-l", "--backend", default="ucp-async", choices=sorted(BACKENDS))
     add("--report-gil-contention", action="store_true", help="needs gilknocker")
-    add("--delay-progress", action="store_true", help="ucp-core only: post both directions, then make progress")
-    add("--max-outstanding", default=32, type=int, metavar="N")
+    add("--delay-progress", action="store_true", help="ucp-core only: post before there is progress")
+    add("--max-outstanding", default=32, type=int, metavar="N", help="with --delay-progress: sends and receives (32)")
     add("--error-handling", action=argparse.BooleanOptionalAction, default=True)
     args = parser.parse_args(argv)
     if args.server_address is None:
