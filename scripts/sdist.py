@@ -15,7 +15,17 @@ from scikit_build_core.build import build_sdist
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = ROOT / "bindings" / "python"
 # What bindings/python/CMakeLists.txt uses of the tree around it.
-LIBRARY = ["CMakeLists.txt", "LICENSE", "abi/CMakeLists.txt", "abi/generated", "abi/swig", "cmake", "core", "include"]
+LIBRARY = [
+    "CMakeLists.txt",
+    "LICENSE",
+    "abi/CMakeLists.txt",
+    "abi/errors.def",
+    "abi/generated",
+    "abi/swig",
+    "cmake",
+    "core",
+    "include",
+]
 LEFT_OUT = shutil.ignore_patterns("build", "__pycache__", ".*_cache")
 
 

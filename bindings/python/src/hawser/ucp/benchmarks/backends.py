@@ -90,7 +90,7 @@ def async_client(args: Namespace, port: int) -> list[float]:
 
 def _core_end(worker: Any, ep: Any, args: Namespace, first: bool) -> list[float]:
     out, into = allocate(args), allocate(args)
-    times = []
+    times: list[float] = []
 
     def send(msg: Any) -> None:
         if args.enable_am:
