@@ -160,6 +160,8 @@ void hws__dial_on(struct hws__endpoint *ep, struct hws__uworker *u)
     }
     if (ep->raw) {
         raw_start(ep);
+    } else if (hws__upgrade_wanted(ep)) {
+        hws__upgrade_start(ep);
     } else {
         hws__hello_start(ep);
     }
@@ -203,12 +205,12 @@ static uint32_t tcp_reason(const struct hws__endpoint *ep)
 }
 
 /* What a failed dial means to the caller. */
-static int32_t meaning(const struct hws__endpoint *ep, int32_t status)
+static int32_t meaning(const struct hws__endpoint *ep, int32_t status, bool by_tcp)
 {
     switch (status) {
     case HWS_E_REJECTED:
         /* A Hawser listener of the same UCX never rejects a dial by TCP at this level. */
-        return ep->tcp && !ep->raw ? HWS_E_PEER_VERSION : HWS_E_REJECTED;
+        return by_tcp && !ep->raw ? HWS_E_PEER_VERSION : HWS_E_REJECTED;
     case HWS_E_NOT_CONNECTED:
     case HWS_E_UNREACHABLE:
     case HWS_E_IO:
@@ -237,10 +239,11 @@ static bool replaced(struct hws__endpoint *ep)
 void hws__dial_failed(struct hws__endpoint *ep, int32_t status)
 {
     struct hws__worker *w = ep->worker;
+    bool by_tcp = hws__upgrade_by_tcp(ep);
     bool again = replaced(ep) && !ep->redialled && status != HWS_E_TIMED_OUT;
 
     hws__log(HWS_LOG_DEBUG, "dial %s:%u%s: %s", ep->host, (unsigned)ep->port,
-             ep->tcp ? " by TCP" : "", hws_error_name(status));
+             by_tcp ? " by TCP" : "", hws_error_name(status));
     hws__endpoint_detach(ep);
     ep->ucx_error = false;
     if (again) {
@@ -248,7 +251,7 @@ void hws__dial_failed(struct hws__endpoint *ep, int32_t status)
         hws__dial(ep);
         return;
     }
-    if (!ep->tcp && !ep->raw && status != HWS_E_TIMED_OUT) {
+    if (!by_tcp && !ep->raw && status != HWS_E_TIMED_OUT) {
         /* No isolated worker left over there, another version, memory that cannot be shared, or
          * nobody at all: TCP tells which. */
         ep->tcp = true;
@@ -263,7 +266,7 @@ void hws__dial_failed(struct hws__endpoint *ep, int32_t status)
         hws__dial(ep);
         return;
     }
-    status = meaning(ep, status);
+    status = meaning(ep, status, by_tcp);
     hws__endpoint_fail(ep, status, "%.40s:%u: %s", ep->host, (unsigned)ep->port,
                        hws_error_text(status));
 }

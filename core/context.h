@@ -23,8 +23,9 @@ struct hws__context {
     uint32_t network;  /* hws__host_network() */
     uint32_t flags;
     uint64_t features;
-    bool no_room; /* /dev/shm is full: opened without shared memory */
-    bool ipv6;    /* TCP_AF_PRIO names inet6 first, see hws__context_family() */
+    bool no_room;  /* /dev/shm is full: opened without shared memory */
+    bool upgrades; /* connections begin by TCP, see upgrade.h */
+    bool ipv6;     /* TCP_AF_PRIO names inet6 first, see hws__context_family() */
     char name[64];
     unsigned char *psk;
     size_t psk_length;

@@ -131,7 +131,7 @@ void hws__endpoint_error_cb(void *arg, ucp_ep_h ucx, ucs_status_t status)
     struct hws__endpoint *ep = arg;
 
     /* A late report of an endpoint that was replaced by a redial, or is gone, means nothing. */
-    if (ep->ucx != ucx || ep->phase == HWS__PHASE_GONE) {
+    if ((ep->ucx != ucx && ep->upgrade.line != ucx) || ep->phase == HWS__PHASE_GONE) {
         return;
     }
     ep->ucx_error = true;
@@ -170,28 +170,44 @@ static void buried(void *request, ucs_status_t status, void *user_data)
     hws__uworker_unused(u);
 }
 
-/* Close UCX's endpoint; true if UCX will say when that is done. */
-static bool cut(struct hws__uworker *u, ucp_ep_h ucx, const ucp_request_param_t *p)
-{
-    bool pending;
-
-    hws__cm_unwatch(u, ucx);
-    pending = UCS_PTR_IS_PTR(hws__ucx.ucp_ep_close_nbx(ucx, p));
-    u->burying += pending;
-    u->worker->pending_ucx += pending;
-    return pending;
-}
-
-void hws__endpoint_detach(struct hws__endpoint *ep)
+void hws__uworker_cut(struct hws__uworker *u, ucp_ep_h ucx)
 {
     ucp_request_param_t p = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
                                              UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
                              .flags = UCP_EP_CLOSE_FLAG_FORCE,
-                             .cb.send = buried};
+                             .cb.send = buried,
+                             .user_data = u};
+
+    hws__uworker_heat(u);
+    if (ucx != NULL) {
+        hws__cm_unwatch(u, ucx);
+        if (UCS_PTR_IS_PTR(hws__ucx.ucp_ep_close_nbx(ucx, &p))) {
+            u->burying++;
+            u->worker->pending_ucx++;
+            return; /* UCX says when that is done */
+        }
+    }
+    hws__uworker_unused(u);
+}
+
+static void cut_line(struct hws__endpoint *ep)
+{
+    struct hws__uworker *u = ep->upgrade.line_worker;
+    ucp_ep_h line = ep->upgrade.line;
+
+    ep->upgrade.line = NULL;
+    ep->upgrade.line_worker = NULL;
+    u->lines--;
+    hws__uworker_cut(u, line);
+}
+
+void hws__endpoint_detach(struct hws__endpoint *ep)
+{
     struct hws__uworker *u = ep->uworker;
     ucp_ep_h ucx = ep->ucx;
 
     hws__uworker_unrequest(ep);
+    hws__upgrade_end(ep);
     hws__rkeys_detach(ep);
     ep->open = false;
     if (u == NULL) {
@@ -209,12 +225,10 @@ void hws__endpoint_detach(struct hws__endpoint *ep)
     if (u->role == HWS__ISOLATED) {
         HWS__COUNT(ep->worker, isolated, -1);
     }
-    p.user_data = u;
-    hws__uworker_heat(u);
-    if (ucx != NULL && cut(u, ucx, &p)) {
-        return;
+    hws__uworker_cut(u, ucx);
+    if (ep->upgrade.line != NULL) {
+        cut_line(ep);
     }
-    hws__uworker_unused(u);
 }
 
 /* The connection manager's view of both ends. */
@@ -223,7 +237,9 @@ void hws__endpoint_addresses(struct hws__endpoint *ep)
     ucp_ep_attr_t a = {.field_mask =
                            UCP_EP_ATTR_FIELD_LOCAL_SOCKADDR | UCP_EP_ATTR_FIELD_REMOTE_SOCKADDR};
 
-    if (ep->ucx != NULL && hws__ucx.ucp_ep_query(ep->ucx, &a) == UCS_OK) {
+    ucp_ep_h ucx = ep->upgrade.line != NULL ? ep->upgrade.line : ep->ucx;
+
+    if (ucx != NULL && hws__ucx.ucp_ep_query(ucx, &a) == UCS_OK) {
         ep->local = a.local_sockaddr;
         ep->peer = a.remote_sockaddr;
     }
@@ -253,7 +269,9 @@ void hws__endpoint_opened(struct hws__endpoint *ep)
         return;
     }
     hws__endpoint_addresses(ep);
-    if (ep->transports & HWS_TRANSPORT_TCP) {
+    if (ep->upgrade.line != NULL) {
+        hws__sockets_watch_peer(ep->upgrade.line_worker->efd, USER_TIMEOUT_MS);
+    } else if (ep->transports & HWS_TRANSPORT_TCP) {
         hws__sockets_watch_peer(ep->uworker->efd, USER_TIMEOUT_MS);
     }
     if (ep->reason == HWS_REASON_LOCAL && ep->peer_host != 0 &&
@@ -469,6 +487,7 @@ static void ucx_failed(struct hws__endpoint *ep)
     int32_t status = hws__from_ucx(ep->ucx_status);
 
     ep->ucx_error = false;
+    hws__upgrade_drain(ep);
     if (ep->phase == HWS__PHASE_HELLO && !ep->server && !ep->failed) {
         hws__dial_failed(ep, status);
         return;
@@ -485,7 +504,7 @@ static void ucx_failed(struct hws__endpoint *ep)
         hws__endpoint_detach(ep);
         return;
     }
-    if (ep->server && ep->phase == HWS__PHASE_HELLO) {
+    if (ep->server && ep->phase == HWS__PHASE_HELLO && !ep->hello_seen) {
         struct hws__listener *l = hws__listener_of(ep);
 
         if (l != NULL) {
@@ -538,7 +557,7 @@ static void late(struct hws__endpoint *ep)
     case HWS__PHASE_HELLO:
     case HWS__PHASE_WAITING:
         if (ep->server) {
-            if ((l = hws__listener_of(ep)) != NULL) {
+            if ((l = hws__listener_of(ep)) != NULL && !ep->hello_seen) {
                 l->strangers++;
             }
             hws__endpoint_fail(ep, HWS_E_TIMED_OUT, "no hello in time");
@@ -568,6 +587,9 @@ void hws__endpoint_step(struct hws__endpoint *ep)
     }
     if (ep->first_hello != NULL && !ep->failed && !ep->closing) {
         hws__address_step(ep);
+    }
+    if (ep->upgrade.due && !ep->failed && !ep->closing) {
+        hws__upgrade_step(ep);
     }
     if (ep->failed) {
         handle_failure(ep);

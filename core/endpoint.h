@@ -6,6 +6,7 @@
 
 #include "credit.h"
 #include "rma_state.h"
+#include "upgrade.h"
 #include "worker.h"
 #include <netinet/in.h>
 
@@ -44,16 +45,14 @@ struct hws__endpoint {
     bool ucx_error; /* UCX reported an error: the UCX endpoint is useless */
     bool in_attention;
     bool tcp_only; /* by option: never tries shared memory */
-    bool
-        hello_connected; /* UCX connected, but no hello came through: shared memory may be broken */
-    bool refused;        /* by us, after the hello: waits for the peer to leave */
-    bool silent;         /* the user never heard of it */
+    bool refused;  /* by us, after the hello: waits for the peer to leave */
+    bool silent;   /* the user never heard of it */
     bool failure_handled;
     bool acked;      /* the peer answered our goodbye */
     bool accepted;   /* the application said yes */
     bool by_address; /* server: the peer knows our address, there is no listener */
     int address_kind;
-    void *worker_address; /* where to, see waddress.c */
+    void *worker_address; /* where to, see waddress.c; or the peer's offer, see upgrade.h */
     void *first_hello;    /* server: to go on with, see waddress.c */
     ucs_status_t ucx_status;
     char lanes[128];
@@ -83,6 +82,7 @@ struct hws__endpoint {
     uint64_t deadline;    /* of the phase; 0: none */
     uint32_t ucx_flushes; /* of UCX, under way: the endpoint must stay */
     uint32_t reason, transports;
+    struct hws__upgrade upgrade;
 
     /* Client: where to. */
     struct hws__op *connect;
@@ -168,6 +168,10 @@ void hws__dial_failed(struct hws__endpoint *ep, int32_t status);
 /** Where the connection goes: needs one UCX worker (isolated.c). */
 void hws__uworker_request(struct hws__endpoint *ep);
 void hws__uworker_unrequest(struct hws__endpoint *ep);
+/** Give back an isolated worker that was asked for and not used. */
+void hws__spares_return(struct hws__worker *w, struct hws__uworker *u);
+/** Close an endpoint of UCX (null: none) by force; the UCX worker may leave with it. */
+void hws__uworker_cut(struct hws__uworker *u, ucp_ep_h ucx);
 /** Order spares up to the number wanted, to be made not before `delay_ns` from now. */
 void hws__spares_fill(struct hws__worker *w, uint64_t delay_ns);
 

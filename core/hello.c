@@ -8,6 +8,7 @@
 #include "progress.h"
 #include "rma.h"
 #include "ucx_loader.h"
+#include "upgrade.h"
 #include "waddress.h"
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,9 @@ enum type {
     GOODBYE_ACK,
     FLUSH,
     FLUSH_ACK,
-    MULTI_REFUSED
+    MULTI_REFUSED,
+    JOIN,
+    JOINED
 };
 
 #define FLAG_SHARED 1u /* my UCX worker serves several endpoints: send REPLY along */
@@ -81,6 +84,12 @@ struct outgoing {
     struct control control;
 };
 
+/* The address behind a message. */
+struct tail {
+    const void *address;
+    uint64_t length;
+};
+
 static void sent(void *request, ucs_status_t status, void *user_data)
 {
     (void)status; /* an error of the endpoint is reported by its handler */
@@ -88,8 +97,9 @@ static void sent(void *request, ucs_status_t status, void *user_data)
     hws__ucx.ucp_request_free(request);
 }
 
-/* Send one; what is lost by a failing endpoint is no loss. */
-static void send_control(struct hws__endpoint *ep, struct control *c, enum type type)
+/* Send one, with the address of a UCX worker (or null); what is lost by a failing endpoint is no loss. */
+static void send_with(struct hws__endpoint *ep, struct control *c, enum type type,
+                      struct hws__uworker *u)
 {
     ucp_request_param_t p = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
                                              UCP_OP_ATTR_FIELD_USER_DATA |
@@ -97,10 +107,8 @@ static void send_control(struct hws__endpoint *ep, struct control *c, enum type 
                              .flags = UCP_AM_SEND_FLAG_REPLY | UCP_AM_SEND_FLAG_EAGER,
                              .cb.send = sent,
                              .datatype = ucp_dt_make_iov()};
-    bool by_address = type == HELLO && ep->reason == HWS_REASON_ADDRESS;
     uint64_t address = 0;
-    struct outgoing *o =
-        by_address ? hws__address_own(ep->uworker, sizeof *o, &address) : malloc(sizeof *o);
+    struct outgoing *o = u != NULL ? hws__address_own(u, sizeof *o, &address) : malloc(sizeof *o);
     struct control *m;
 
     if (o == NULL || ep->ucx == NULL) {
@@ -134,18 +142,24 @@ static void send_control(struct hws__endpoint *ep, struct control *c, enum type 
     hws__uworker_heat(ep->uworker);
 }
 
+static void send_control(struct hws__endpoint *ep, struct control *c, enum type type)
+{
+    send_with(ep, c, type, NULL);
+}
+
 void hws__hello_start(struct hws__endpoint *ep)
 {
+    struct hws__uworker *u = ep->reason == HWS_REASON_ADDRESS ? ep->uworker : ep->upgrade.offer;
     struct control c = {0};
 
     if (ep->worker->context->psk != NULL) {
         hws__auth_nonce(ep->nonce);
     }
     memcpy(c.nonce, ep->nonce, sizeof c.nonce);
-    send_control(ep, &c, HELLO);
+    send_with(ep, &c, HELLO, u);
 }
 
-void hws__hello_welcome(struct hws__endpoint *ep)
+void hws__hello_welcome_upgrade(struct hws__endpoint *ep, struct hws__uworker *u)
 {
     const struct hws__context *x = ep->worker->context;
     struct control c = {0};
@@ -153,10 +167,25 @@ void hws__hello_welcome(struct hws__endpoint *ep)
     if (x->psk != NULL && !ep->raw) {
         hws__auth_prove(x->psk, x->psk_length, 's', ep->peer_nonce, ep->nonce, c.proof);
     }
-    send_control(ep, &c, WELCOME);
+    send_with(ep, &c, WELCOME, u);
+}
+
+void hws__hello_welcome(struct hws__endpoint *ep)
+{
+    if (hws__upgrade_decide(ep)) {
+        return;
+    }
+    hws__hello_welcome_upgrade(ep, NULL);
     if (!ep->failed) {
         hws__endpoint_opened(ep);
     }
+}
+
+void hws__hello_join(struct hws__endpoint *ep)
+{
+    struct control c = {0};
+
+    send_control(ep, &c, JOIN);
 }
 
 void hws__hello_refuse(struct hws__endpoint *ep, int32_t code)
@@ -217,7 +246,7 @@ static void refuse_auth(struct hws__endpoint *ep)
     hws__hello_refuse(ep, HWS_E_AUTH);
 }
 
-static void on_hello(struct hws__endpoint *ep, const struct control *m)
+static void on_hello(struct hws__endpoint *ep, const struct control *m, const struct tail *tail)
 {
     struct hws__context *c = ep->worker->context;
     struct control answer = {0};
@@ -229,6 +258,9 @@ static void on_hello(struct hws__endpoint *ep, const struct control *m)
     ep->hello_seen = true;
     if (ep->reason == HWS_REASON_CAP && m->reason <= HWS_REASON_SHM_FAILED) {
         ep->reason = m->reason; /* only the dialler knows why it came by TCP */
+    }
+    if (tail->length != 0 && !ep->by_address) {
+        hws__upgrade_offered(ep, m->host == c->host, tail->address, tail->length);
     }
     memcpy(ep->peer_nonce, m->nonce, sizeof ep->peer_nonce);
     if ((c->psk != NULL) != ((m->flags & FLAG_KEY) != 0)) {
@@ -272,8 +304,9 @@ static void on_proof(struct hws__endpoint *ep, const struct control *m)
     }
 }
 
-static void on_welcome(struct hws__endpoint *ep, const struct control *m)
+static void on_welcome(struct hws__endpoint *ep, const struct control *m, const struct tail *tail)
 {
+    bool offered = ep->upgrade.offer != NULL;
     struct hws__context *c = ep->worker->context;
 
     if (ep->server || ep->phase != HWS__PHASE_HELLO) {
@@ -282,7 +315,25 @@ static void on_welcome(struct hws__endpoint *ep, const struct control *m)
                (!ep->hello_seen || !hws__auth_verify(c->psk, c->psk_length, 's', ep->nonce,
                                                      ep->peer_nonce, m->proof))) {
         hws__endpoint_fail(ep, HWS_E_AUTH, "the listener has another key, or none");
-    } else {
+    } else if (!offered || !hws__upgrade_welcome(ep, tail->address, tail->length)) {
+        ep->reason = offered ? m->reason : ep->reason;
+        hws__endpoint_opened(ep);
+    }
+}
+
+/* By shared memory: the first message of the client there, or the answer to it. */
+static void on_join(struct hws__endpoint *ep, enum type type)
+{
+    struct control c = {0};
+
+    if (ep->upgrade.line == NULL || ep->phase != HWS__PHASE_HELLO || ep->server != (type == JOIN)) {
+        hws__endpoint_fail(ep, HWS_E_PROTOCOL, "a join that was not asked for");
+        return;
+    }
+    if (ep->server) {
+        send_control(ep, &c, JOINED);
+    }
+    if (!ep->failed) {
         hws__endpoint_opened(ep);
     }
 }
@@ -313,11 +364,11 @@ static int32_t refusal(int32_t code)
     }
 }
 
-static void dispatch(struct hws__endpoint *ep, const struct control *m)
+static void dispatch(struct hws__endpoint *ep, const struct control *m, const struct tail *tail)
 {
     switch (m->type) {
     case HELLO:
-        on_hello(ep, m);
+        on_hello(ep, m, tail);
         break;
     case CHALLENGE:
         on_challenge(ep, m);
@@ -326,7 +377,7 @@ static void dispatch(struct hws__endpoint *ep, const struct control *m)
         on_proof(ep, m);
         break;
     case WELCOME:
-        on_welcome(ep, m);
+        on_welcome(ep, m, tail);
         break;
     case REFUSED:
         if (!ep->server && ep->phase == HWS__PHASE_HELLO) {
@@ -354,6 +405,10 @@ static void dispatch(struct hws__endpoint *ep, const struct control *m)
         break;
     case MULTI_REFUSED:
         hws__multi_refused(ep, m->sequence, m->code);
+        break;
+    case JOIN:
+    case JOINED:
+        on_join(ep, m->type);
         break;
     case GOODBYE_ACK:
         ep->acked = true;
@@ -384,7 +439,7 @@ static bool is_control(struct control *m, const void *data, size_t length, uint6
     return m->magic == MAGIC && m->protocol == HWS__PROTOCOL;
 }
 
-static void take(struct hws__endpoint *ep, const struct control *m)
+static void take(struct hws__endpoint *ep, const struct control *m, const struct tail *tail)
 {
     const struct hws__context *c = ep->worker->context;
 
@@ -399,12 +454,12 @@ static void take(struct hws__endpoint *ep, const struct control *m)
         hws__credit_open(ep, m->credit_messages, m->credit_kib);
     }
     ep->send_flags = m->flags & FLAG_SHARED ? UCP_AM_SEND_FLAG_REPLY : 0;
-    dispatch(ep, m);
+    dispatch(ep, m, tail);
 }
 
 void hws__hello_resume(struct hws__endpoint *ep, const void *hello)
 {
-    take(ep, hello);
+    take(ep, hello, &(struct tail){NULL, 0});
 }
 
 ucs_status_t hws__control_cb(void *arg, const void *header, size_t header_length, void *data,
@@ -426,6 +481,6 @@ ucs_status_t hws__control_cb(void *arg, const void *header, size_t header_length
         stranger(ep);
         return UCS_OK;
     }
-    take(ep, &m);
+    take(ep, &m, &(struct tail){header, header_length});
     return UCS_OK;
 }

@@ -6,6 +6,7 @@
  *                           <-      WELCOME, or CHALLENGE (nonce) where a key is set,
  *   PROOF                   ->      or REFUSED (code)
  *                           <-      WELCOME (proof) or REFUSED
+ *   (JOIN                   <->     JOINED, see upgrade.h)
  *   ...
  *   GOODBYE                 <->     GOODBYE_ACK
  *
@@ -27,6 +28,8 @@
 #define HWS__AM_DIRECT 16
 
 #define HWS__PROTOCOL 1
+/** How long the peer may take for it. */
+#define HWS__HELLO_NS UINT64_C(5000000000)
 #define HWS__CLIENT_MAGIC 0x4857u
 #define HWS__CLIENT_TCP_ONLY 1u
 
@@ -42,7 +45,11 @@ struct hws__client hws__client_parse(uint64_t id);
 /** A hello that came before its endpoint, see waddress.h. */
 void hws__hello_resume(struct hws__endpoint *ep, const void *hello);
 void hws__hello_start(struct hws__endpoint *ep);
+/** Let the client in, now or after the upgrade. */
 void hws__hello_welcome(struct hws__endpoint *ep);
+/** The welcome with the address of an isolated worker; open when the client joins there. */
+void hws__hello_welcome_upgrade(struct hws__endpoint *ep, struct hws__uworker *u);
+void hws__hello_join(struct hws__endpoint *ep);
 void hws__hello_refuse(struct hws__endpoint *ep, int32_t code);
 /** Sends a flush; the peer answers with the same number. */
 void hws__flush_send(struct hws__endpoint *ep, uint64_t sequence);

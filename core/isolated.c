@@ -6,6 +6,7 @@
 #include "error.h"
 #include "log.h"
 #include "progress.h"
+#include "upgrade.h"
 #include <stdlib.h>
 
 /* A spare is made some time after the last one was taken: to make one takes a core for milliseconds,
@@ -19,6 +20,12 @@ struct create_job {
     int role;
 };
 
+/* Or for an isolated one. */
+static bool waits_for_tcp(const struct hws__endpoint *ep)
+{
+    return hws__upgrade_by_tcp(ep) && !ep->upgrade.waits;
+}
+
 static void deliver_isolated(struct hws__worker *w, struct hws__uworker *u)
 {
     struct hws__list *n = w->waiting.next;
@@ -26,7 +33,7 @@ static void deliver_isolated(struct hws__worker *w, struct hws__uworker *u)
     for (; n != &w->waiting; n = n->next) {
         struct hws__endpoint *ep = hws__container(n, struct hws__endpoint, wait_link);
 
-        if (!ep->tcp) {
+        if (!waits_for_tcp(ep)) {
             hws__list_remove(&ep->wait_link);
             HWS__COUNT(w, isolated, 1);
             HWS__COUNT(w, isolated_total, 1);
@@ -54,7 +61,7 @@ static void deliver_tcp(struct hws__worker *w, struct hws__uworker *u)
         struct hws__endpoint *ep = hws__container(n, struct hws__endpoint, wait_link);
 
         next = n->next;
-        if (ep->tcp) {
+        if (waits_for_tcp(ep)) {
             hws__list_remove(&ep->wait_link);
             hws__endpoint_uworker(ep, u);
         }
@@ -84,7 +91,7 @@ static void created(struct hws__worker *w, void *arg)
         struct hws__endpoint *ep = hws__container(n, struct hws__endpoint, wait_link);
 
         next = n->next;
-        if (!ep->tcp) {
+        if (!waits_for_tcp(ep)) {
             hws__list_remove(&ep->wait_link);
             hws__endpoint_uworker(ep, NULL);
         }
@@ -146,7 +153,7 @@ static uint32_t unclaimed(const struct hws__worker *w)
     uint32_t n = w->spares_coming;
 
     for (struct hws__list *l = w->waiting.next; l != &w->waiting; l = l->next) {
-        n -= n > 0 && !hws__container(l, struct hws__endpoint, wait_link)->tcp;
+        n -= n > 0 && !waits_for_tcp(hws__container(l, struct hws__endpoint, wait_link));
     }
     return n;
 }
@@ -160,6 +167,23 @@ void hws__spares_fill(struct hws__worker *w, uint64_t delay_ns)
     }
     while (!w->closing && have < w->spares_wanted && order_isolated(w, delay_ns)) {
         have++;
+    }
+}
+
+void hws__spares_return(struct hws__worker *w, struct hws__uworker *u)
+{
+    uint32_t have = 0;
+
+    HWS__COUNT(w, isolated, -1);
+    HWS__COUNT(w, isolated_total, -1);
+    deliver_isolated(w, u);
+    for (struct hws__list *n = w->spares.next; n != &w->spares; n = n->next) {
+        have++;
+    }
+    if (have > w->spares_wanted && !w->closing) {
+        u = hws__container(hws__list_pop(&w->spares), struct hws__uworker, link);
+        u->worker = w;
+        hws__uworker_retire(u);
     }
 }
 
@@ -188,7 +212,7 @@ void hws__uworker_request(struct hws__endpoint *ep)
 {
     struct hws__worker *w = ep->worker;
 
-    if (!ep->tcp) {
+    if (!waits_for_tcp(ep)) {
         request_isolated(w, ep);
         return;
     }

@@ -17,8 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HELLO_NS UINT64_C(5000000000)
-
 struct hws__listener *hws__listener_find(hws_id id, int32_t *error)
 {
     return hws__obj_get(id, HWS_KIND_LISTENER, error);
@@ -112,6 +110,9 @@ static void handle(struct hws__listener *l, ucp_conn_request_h request)
     ep->phase = HWS__PHASE_WAITING;
     hws__endpoint_deadline(ep, l->hello_timeout);
     if (ep->raw ? !shm : !c.same_host || c.tcp_only || !shm) {
+        if (c.tcp_only && c.same_host && shm && l->worker->context->upgrades) {
+            hws__spares_fill(l->worker, 0); /* its hello may ask for one */
+        }
         hws__endpoint_uworker(ep, l->worker->main);
     } else {
         hws__uworker_request(ep);
@@ -173,6 +174,10 @@ void hws__endpoint_uworker(struct hws__endpoint *ep, struct hws__uworker *u)
     struct hws__worker *w = ep->worker;
     struct hws__listener *l;
 
+    if (ep->upgrade.waits) {
+        hws__upgrade_uworker(ep, u);
+        return;
+    }
     if (u != NULL && u->role == HWS__ISOLATED) {
         u->raw = ep->raw;
         if (hws__uworker_adopt(w, u) < 0) {
@@ -198,7 +203,7 @@ void hws__endpoint_uworker(struct hws__endpoint *ep, struct hws__uworker *u)
         HWS__COUNT(w, fallbacks, 1);
         ep->request = NULL;
         hws__endpoint_fail(ep, HWS_E_ISOLATED_CAP, "no isolated worker left");
-    } else if (!ep->tcp && !ep->raw) {
+    } else if (!hws__upgrade_by_tcp(ep) && !ep->raw) {
         ep->tcp = true;
         ep->reason = HWS_REASON_CAP;
         HWS__COUNT(w, fallbacks, 1);
@@ -301,7 +306,7 @@ static int32_t copy_options(struct hws__listener *l, const hws_listener_opts *o)
         return hws__fail(HWS_E_INVALID, 0, "unknown flags %#x", o->flags);
     }
     l->flags = o->flags;
-    l->hello_timeout = o->hello_timeout_ns != 0 ? o->hello_timeout_ns : HELLO_NS;
+    l->hello_timeout = o->hello_timeout_ns != 0 ? o->hello_timeout_ns : HWS__HELLO_NS;
     l->close_timeout = o->close_timeout_ns != 0 ? o->close_timeout_ns : HWS__CLOSE_NS;
     if ((r = hws__sink_set(&l->sink, &o->sink)) < 0 ||
         (r = hws__sink_set(&l->endpoint_sink, &o->endpoint_sink)) < 0) {

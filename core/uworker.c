@@ -188,7 +188,8 @@ void hws__uworker_retire(struct hws__uworker *u)
 
 void hws__uworker_unused(struct hws__uworker *u)
 {
-    if (u->role == HWS__ISOLATED || (u->replaced && u->ep_count == 0 && u->burying == 0)) {
+    if (u->role == HWS__ISOLATED ||
+        (u->replaced && u->ep_count == 0 && u->lines == 0 && u->burying == 0)) {
         u->dead = true;
         u->worker->dead_count++;
         u->worker->todo = true;

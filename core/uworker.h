@@ -62,6 +62,7 @@ struct hws__uworker {
     struct hws__endpoint *only; /* isolated: its endpoint, or null while it is a spare */
     struct hws__endpoint **eps; /* shared: open addressing by ucp_ep_h */
     uint32_t ep_slots, ep_count;
+    uint32_t lines; /* shared: connections that only tell of the peer's end, see upgrade.h */
     uint64_t max_header;
     struct raw_id *raw_ids; /* raw.c */
     struct hws__am_direct direct[HWS__AM_DIRECTS];

@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HELLO_NS UINT64_C(5000000000)
+/* An address of UCX has some 100 bytes a device. */
+#define OWN_MAX 8192u
 
 static int kind_of(uint32_t flags)
 {
@@ -110,16 +111,33 @@ static int32_t write_address(struct hws__uworker *u, uint32_t flags, const hws_b
 void *hws__address_own(struct hws__uworker *u, uint64_t room, uint64_t *length)
 {
     ucp_worker_attr_t a = {.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS};
+    struct hws__blob b = {.ucx_major = (uint32_t)hws__ucx.major,
+                          .ucx_minor = (uint32_t)hws__ucx.minor};
     char *memory;
 
     if (hws__ucx.ucp_worker_query(u->ucx, &a) != UCS_OK) {
         return NULL;
     }
-    *length = a.address_length;
-    if ((memory = malloc(room + a.address_length)) != NULL) {
-        memcpy(memory + room, a.address, a.address_length);
+    b.address = a.address;
+    b.address_length = a.address_length;
+    *length = hws__blob_bytes(a.address_length, NULL, 0);
+    if ((memory = malloc(room + *length)) != NULL) {
+        hws__blob_write(memory + room, &b, NULL, 0);
     }
     hws__ucx.ucp_worker_release_address(u->ucx, a.address);
+    return memory;
+}
+
+void *hws__address_peer(const void *blob, uint64_t length)
+{
+    struct hws__blob b;
+    void *memory = NULL;
+
+    if (length <= OWN_MAX && hws__blob_read(blob, length, &b) == HWS_OK &&
+        b.ucx_major == (uint32_t)hws__ucx.major && b.ucx_minor == (uint32_t)hws__ucx.minor &&
+        (memory = malloc(b.address_length)) != NULL) {
+        memcpy(memory, b.address, b.address_length);
+    }
     return memory;
 }
 
@@ -272,17 +290,16 @@ void hws__address_hello(struct hws__uworker *u, const void *address, uint64_t le
     ep->reason = HWS_REASON_ADDRESS;
     ep->sink = w->sink;
     ep->phase = HWS__PHASE_WAITING;
-    if ((ep->worker_address = malloc(length)) == NULL ||
+    if ((ep->worker_address = hws__address_peer(address, length)) == NULL ||
         (ep->first_hello = malloc(hello_length)) == NULL) {
         hws__endpoint_forget(ep);
         return;
     }
-    memcpy(ep->worker_address, address, length);
     memcpy(ep->first_hello, hello, hello_length);
     hws__obj_publish(&hws__objects, &ep->obj);
     hws__list_append(&w->endpoints, &ep->link);
     HWS__COUNT(w, endpoints, 1);
-    hws__endpoint_deadline(ep, HELLO_NS);
+    hws__endpoint_deadline(ep, HWS__HELLO_NS);
     hws__endpoint_attend(ep);
 }
 

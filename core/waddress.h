@@ -21,8 +21,14 @@ void hws__address_hello(struct hws__uworker *u, const void *address, uint64_t le
                         const void *hello, uint64_t hello_length);
 /** Make UCX's endpoint for it, and go on with the hello. Owner only, outside UCX callbacks. */
 void hws__address_step(struct hws__endpoint *ep);
-/** The address of a UCX worker behind `room` bytes, malloc'ed; null if there is none. */
+/**
+ * The address of a UCX worker for a peer's hws__address_peer(), behind `room` bytes, malloc'ed; null if there
+ * is none.
+ * @param length  without `room`
+ */
 void *hws__address_own(struct hws__uworker *u, uint64_t room, uint64_t *length);
+/** UCX's address in what a peer sent, malloc'ed; null if it is damaged: UCX itself checks nothing. */
+void *hws__address_peer(const void *bytes, uint64_t length);
 
 /** Dial the address of an endpoint (connect.c). */
 void hws__dial_address(struct hws__endpoint *ep, struct hws__uworker *u, const void *address);
