@@ -32,7 +32,8 @@ def slow(block):
 
 def job(client, data, method):
     n = data.shape[0]
-    blocks = da.from_array(data, chunks=(n // 12, n)).map_blocks(slow, dtype=data.dtype)
+    # Without names of its own a second try would be the first one, with its error.
+    blocks = da.from_array(data, chunks=(n // 12, n), name=False).map_blocks(slow, dtype=data.dtype)
     return client.compute((blocks.rechunk((n, n // 12), method=method) + 1).sum())
 
 
@@ -89,7 +90,7 @@ def kill_during(cluster, client, data, method, rng, kills):
     try:
         return killed, future.result(timeout=180)
     except P2PConsistencyError as e:
-        # Dask's own: its barrier of a shuffle may run just when the shuffle is given up for another death.
+        # Dask's own, over tcp too: a barrier of a shuffle may run when the shuffle is given up for another death.
         print(f"once more: {e}")
         return killed, job(client, data, method).result(timeout=180)
 
