@@ -207,6 +207,14 @@ def test_missing_devices(wanted, missing):
     assert _usable.missing_devices(wanted, FOUND) == missing
 
 
+@pytest.mark.skipif(_usable.no_cuda() is None, reason="this machine has a GPU, so nothing is refused")
+@pytest.mark.parametrize("key", ["distributed-ucxx.rmm", "distributed.comm.ucx.rmm", "distributed.rmm"])
+async def test_a_pool_of_rmm_is_refused_with_the_reason(key):
+    with dask.config.set({f"{key}.pool-size": "1GB"}):
+        with pytest.raises(RuntimeError, match=r"rmm\.pool-size cannot be had: there is no CUDA driver"):
+            await connect("ucx://127.0.0.1:1", timeout=30)
+
+
 def test_key_file(tmp_path):
     (tmp_path / "key").write_bytes(b"0123456789abcdef\n")
     with dask.config.set({"distributed.comm.ucx.psk-file": str(tmp_path / "key")}):

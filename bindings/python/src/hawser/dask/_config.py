@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from dask.utils import parse_bytes, parse_timedelta
 from distributed.system import MEMORY_LIMIT
 
 from ._nearest import nearest_devices
-from ._usable import check, create_cuda_context, no_infiniband
+from ._usable import check, create_cuda_context, no_cuda, no_infiniband
 
 log = logging.getLogger("hawser.dask")
 
@@ -112,6 +113,20 @@ def prepare_cuda(config: Mapping[str, str]) -> None:
             create_cuda_context()
         except RuntimeError as e:
             log.warning("UCX_TLS=%s: %s", own, e)
+
+
+def prepare_rmm() -> None:
+    """Make RMM's pool, which comms receive into, if a size is set. Raises RuntimeError with the reason."""
+    size = setting("rmm.pool-size")
+    if size is None:
+        size = dask.config.get("distributed.rmm.pool-size", None)
+    if size is None:
+        return
+    if why := no_cuda() or ("the package rmm is not installed" if importlib.util.find_spec("rmm") is None else None):
+        raise RuntimeError(f"rmm.pool-size cannot be had: {why}")
+    import rmm
+
+    rmm.reinitialize(pool_allocator=True, managed_memory=False, initial_pool_size=parse_bytes(size))
 
 
 def _names_cuda(transports: str) -> bool:

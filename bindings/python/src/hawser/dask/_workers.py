@@ -8,7 +8,7 @@ import threading
 import hawser
 from hawser import _worker
 
-from ._config import context_options, prepare_cuda, progress_mode, refuse_unusable
+from ._config import context_options, prepare_cuda, prepare_rmm, progress_mode, refuse_unusable
 from ._usable import missing_transports, reason
 
 _lock = threading.Lock()
@@ -45,6 +45,7 @@ def _open_context(ipv6: bool) -> hawser.Context:
             raise RuntimeError(f"UCX cannot be used with the settings {options['config']}: {'; '.join(why)}") from e
         try:
             refuse_unusable(options["config"], context.info())
+            prepare_rmm()
         except RuntimeError:
             context.close()
             raise
