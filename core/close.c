@@ -8,6 +8,11 @@
 #include "queue.h"
 #include "rkey.h"
 #include "time.h"
+#include <time.h>
+
+/* hws_close_wait(): looks before it sleeps between them, and for how long. */
+#define SPINS 1000
+#define NAP_NS 100000
 
 static void listener_command(struct hws__worker *w, void *arg)
 {
@@ -144,6 +149,18 @@ static uint32_t workers_of(hws_id id, hws_id *out, uint32_t room)
     }
 }
 
+/* Most closing takes microseconds; what waits for a peer must not use up a core. */
+static void give_way(uint32_t rounds)
+{
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+
+    if (rounds < SPINS) {
+        sched_yield();
+    } else {
+        nanosleep(&nap, NULL);
+    }
+}
+
 int32_t hws_close_wait(hws_id id, uint64_t timeout_ns)
 {
     uint64_t end = hws__deadline(timeout_ns == HWS_FOREVER ? 0 : hws__now(), timeout_ns);
@@ -157,7 +174,7 @@ int32_t hws_close_wait(hws_id id, uint64_t timeout_ns)
     if ((r = hws_close(id)) < 0) {
         return r;
     }
-    while (hws__obj_find(&hws__objects, id) != NULL) {
+    for (uint32_t rounds = 0; hws__obj_find(&hws__objects, id) != NULL; rounds++) {
         uint32_t n = workers_of(id, workers, 64);
 
         for (uint32_t i = 0; i < n; i++) {
@@ -178,7 +195,7 @@ int32_t hws_close_wait(hws_id id, uint64_t timeout_ns)
         if (end != UINT64_MAX && hws__now() >= end) {
             return hws__fail(HWS_E_TIMED_OUT, id, "closing goes on");
         }
-        sched_yield();
+        give_way(rounds);
     }
     return HWS_OK;
 }

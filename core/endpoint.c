@@ -260,11 +260,25 @@ bool hws__endpoint_lanes(struct hws__endpoint *ep)
     return true;
 }
 
+/* False: nobody is there to be told. */
+static bool tell_accepted(struct hws__endpoint *ep)
+{
+    hws_event e = {.kind = HWS_EVENT_ACCEPTED, .source = ep->obj.id, .op = ep->listener};
+    struct hws__listener *l = hws__listener_of(ep);
+
+    if (l != NULL) {
+        l->accepted++;
+        hws__emit(ep->worker, &l->sink, &e, NULL);
+    } else if (ep->by_address) {
+        hws__emit(ep->worker, &ep->worker->sink, &e, NULL);
+    } else {
+        return false;
+    }
+    return true;
+}
+
 void hws__endpoint_opened(struct hws__endpoint *ep)
 {
-    struct hws__listener *l = hws__listener_of(ep);
-    hws_event e = {.kind = HWS_EVENT_ACCEPTED, .source = ep->obj.id, .op = ep->listener};
-
     if (!hws__endpoint_lanes(ep)) {
         return;
     }
@@ -285,12 +299,7 @@ void hws__endpoint_opened(struct hws__endpoint *ep)
     ep->flush_acked = ep->worker->sequence;
     ep->deadline = 0;
     if (ep->server) {
-        if (l != NULL) {
-            l->accepted++;
-            hws__emit(ep->worker, &l->sink, &e, NULL);
-        } else if (ep->by_address) {
-            hws__emit(ep->worker, &ep->worker->sink, &e, NULL);
-        } else {
+        if (!tell_accepted(ep)) {
             hws__endpoint_close(ep);
         }
     } else if (ep->connect != NULL) {
@@ -524,6 +533,10 @@ static void handle_failure(struct hws__endpoint *ep)
         return;
     }
     ep->failure_handled = true;
+    if (ep->accepted && ep->phase == HWS__PHASE_HELLO && !ep->closing) {
+        was_open =
+            tell_accepted(ep); /* the application said yes, and the peer left in the upgrade */
+    }
     hws__endpoint_end_matching(ep, ep->status);
     hws__rma_end(ep, ep->status);
     hws__credit_end(ep, ep->status);
@@ -539,7 +552,7 @@ static void handle_failure(struct hws__endpoint *ep)
     }
     if (ep->server && !was_open && !ep->closing) {
         /* Nobody but the listener has heard of it. */
-        ep->silent = ep->phase != HWS__PHASE_REQUEST;
+        ep->silent = ep->phase != HWS__PHASE_REQUEST && !ep->accepted;
         ep->told = true;
         ep->closing = true;
         ep->phase = HWS__PHASE_FORCING;

@@ -193,7 +193,7 @@ void hws__hello_refuse(struct hws__endpoint *ep, int32_t code)
     struct control c = {.code = code};
 
     send_control(ep, &c, REFUSED);
-    ep->silent = ep->phase != HWS__PHASE_REQUEST;
+    ep->silent = ep->phase != HWS__PHASE_REQUEST && !ep->accepted;
     ep->refused = ep->closing = ep->told = true;
     ep->phase = HWS__PHASE_GOODBYE;
     hws__endpoint_deadline(ep, REFUSED_NS);

@@ -512,6 +512,48 @@ CASE(peer_that_gives_up_before_the_answer)
     t_pair_close(&pair);
 }
 
+/* Who said yes hears of it, also when the connection ends before it is whole. */
+CASE(peer_that_gives_up_while_it_is_let_in)
+{
+    t_pair_opts opts = {.listener_flags = HWS_LISTENER_EXPLICIT};
+    t_pair pair;
+
+    t_pair_listen(&pair, &opts);
+    for (uint32_t i = 0; i < 8; i++) {
+        hws_id client = dial(&pair, "127.0.0.1", pair.port, 0, NULL);
+        hws_id server = requested(&pair, i);
+
+        CHECK_OK(hws_accept(server));
+        for (uint32_t steps = 0; steps < i * 20; steps++) {
+            t_pair_step(&pair);
+        }
+        CHECK_OK(hws_abort(client));
+        gone(&pair, client);
+        UNTIL(&pair, t_record_kinds(&pair.record[1], HWS_EVENT_DISCONNECTED, server) == 1);
+        CHECK_EQ(t_record_kinds(&pair.record[1], HWS_EVENT_ACCEPTED, server), 1);
+        CHECK_OK(hws_close(server));
+        gone(&pair, server);
+    }
+    t_pair_close(&pair);
+}
+
+CASE(listener_closed_while_it_lets_in)
+{
+    t_pair_opts opts = {.listener_flags = HWS_LISTENER_EXPLICIT};
+    t_pair pair;
+
+    t_pair_listen(&pair, &opts);
+    hws_id client = dial(&pair, "127.0.0.1", pair.port, 0, NULL);
+    hws_id server = requested(&pair, 0);
+    CHECK_OK(hws_accept(server));
+    CHECK_OK(hws_close(pair.listener));
+    gone(&pair, pair.listener);
+    connected(&pair, client);
+    UNTIL(&pair, t_record_kinds(&pair.record[1], HWS_EVENT_ACCEPTED, server) == 1 ||
+                     t_record_kinds(&pair.record[1], HWS_EVENT_CLOSED, server) == 1);
+    t_pair_close(&pair);
+}
+
 CASE(unanswered_request_ends_with_the_listener)
 {
     t_pair_opts opts = {.listener_flags = HWS_LISTENER_EXPLICIT};
