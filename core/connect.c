@@ -167,7 +167,8 @@ void hws__dial_on(struct hws__endpoint *ep, struct hws__uworker *u)
     }
 }
 
-void hws__dial_address(struct hws__endpoint *ep, struct hws__uworker *u, const void *address)
+ucs_status_t hws__address_ep(struct hws__endpoint *ep, struct hws__uworker *u, const void *address,
+                             ucp_ep_h *out)
 {
     ucp_ep_params_t p = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
                                        UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
@@ -175,8 +176,14 @@ void hws__dial_address(struct hws__endpoint *ep, struct hws__uworker *u, const v
                          .address = address,
                          .err_mode = UCP_ERR_HANDLING_MODE_PEER,
                          .err_handler = {hws__endpoint_error_cb, ep}};
+
+    return hws__ucx.ucp_ep_create(u->ucx, &p, out);
+}
+
+void hws__dial_address(struct hws__endpoint *ep, struct hws__uworker *u, const void *address)
+{
     ucp_ep_h ucx;
-    ucs_status_t s = hws__ucx.ucp_ep_create(u->ucx, &p, &ucx);
+    ucs_status_t s = hws__address_ep(ep, u, address, &ucx);
 
     if (s != UCS_OK) {
         hws__endpoint_fail(ep, hws__from_ucx(s), "worker address: %s",

@@ -60,12 +60,14 @@ static void attend(struct hws__endpoint *ep)
 
 bool hws__upgrade_decide(struct hws__endpoint *ep)
 {
+    const struct hws__listener *l = hws__listener_of(ep);
+
     if (!ep->server || ep->worker_address == NULL || ep->by_address) {
         return false;
     }
     ep->phase = HWS__PHASE_HELLO;
     ep->upgrade.waits = true;
-    hws__endpoint_deadline(ep, HWS__HELLO_NS);
+    hws__endpoint_deadline(ep, l != NULL ? l->hello_timeout : HWS__HELLO_NS);
     attend(ep);
     return true;
 }
@@ -93,26 +95,6 @@ static void change(struct hws__endpoint *ep, struct hws__uworker *u, ucp_ep_h uc
     hws__endpoint_attach(ep, u, ucx); /* an isolated one has no table that must grow */
 }
 
-/* Connect an isolated worker to the address that the peer sent; null where its memory is out of reach. */
-static ucp_ep_h dial(struct hws__endpoint *ep, struct hws__uworker *u)
-{
-    ucp_ep_params_t p = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
-                                       UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-                                       UCP_EP_PARAM_FIELD_ERR_HANDLER,
-                         .address = ep->worker_address,
-                         .err_mode = UCP_ERR_HANDLING_MODE_PEER,
-                         .err_handler = {hws__endpoint_error_cb, ep}};
-    ucs_status_t s;
-    ucp_ep_h ucx;
-
-    if ((s = hws__ucx.ucp_ep_create(u->ucx, &p, &ucx)) != UCS_OK) {
-        hws__log(HWS_LOG_INFO, "shared memory with process %llu: %s",
-                 (unsigned long long)ep->peer_pid, hws__ucx.ucs_status_string(s));
-        return NULL;
-    }
-    return ucx;
-}
-
 /* Whether what UCX chose is shared memory, and not TCP again. */
 static bool is_shared(ucp_ep_h ucx)
 {
@@ -126,15 +108,19 @@ static bool is_shared(ucp_ep_h ucx)
 /* Connect and change; false: shared memory cannot be used with this peer, and u is gone. */
 static bool move(struct hws__endpoint *ep, struct hws__uworker *u)
 {
-    ucp_ep_h ucx;
+    ucp_ep_h ucx = NULL;
+    ucs_status_t s;
 
     if (hws__uworker_adopt(ep->worker, u) < 0) {
         hws__spares_return(ep->worker, u);
         return false;
     }
-    if ((ucx = dial(ep, u)) == NULL || !is_shared(ucx)) {
+    s = hws__address_ep(ep, u, ep->worker_address, &ucx);
+    if (s != UCS_OK || !is_shared(ucx)) {
+        hws__log(HWS_LOG_INFO, "no shared memory with process %llu: %s",
+                 (unsigned long long)ep->peer_pid, hws__ucx.ucs_status_string(s));
         HWS__COUNT(ep->worker, isolated, -1);
-        hws__uworker_cut(u, ucx);
+        hws__uworker_cut(u, s == UCS_OK ? ucx : NULL);
         return false;
     }
     if (ep->server) {

@@ -415,14 +415,20 @@ static hws_id requested(t_pair *pair, uint32_t nth)
     return seen.event.source;
 }
 
+/* A listener that asks, and a client that waits for its answer. */
+static hws_id asked(t_pair *pair, hws_id *client)
+{
+    t_pair_listen(pair, &(t_pair_opts){.listener_flags = HWS_LISTENER_EXPLICIT});
+    *client = dial(pair, "127.0.0.1", pair->port, 0, NULL);
+    return requested(pair, 0);
+}
+
 CASE(explicit_accept)
 {
-    t_pair_opts opts = {.listener_flags = HWS_LISTENER_EXPLICIT};
+    hws_id client;
     t_pair pair;
 
-    t_pair_listen(&pair, &opts);
-    hws_id client = dial(&pair, "127.0.0.1", pair.port, 0, NULL);
-    hws_id server = requested(&pair, 0);
+    hws_id server = asked(&pair, &client);
     hws_endpoint_info info = t_endpoint_info(server);
     CHECK_EQ(info.state, HWS_STATE_REQUEST);
     CHECK(strncmp(info.peer_address, "127.0.0.1:", 10) == 0);
@@ -441,12 +447,10 @@ CASE(explicit_accept)
 
 CASE(explicit_reject)
 {
-    t_pair_opts opts = {.listener_flags = HWS_LISTENER_EXPLICIT};
+    hws_id client;
     t_pair pair;
 
-    t_pair_listen(&pair, &opts);
-    hws_id client = dial(&pair, "127.0.0.1", pair.port, 0, NULL);
-    hws_id server = requested(&pair, 0);
+    hws_id server = asked(&pair, &client);
     CHECK_OK(hws_reject(server));
     CHECK_CODE(connected(&pair, client).event.status, HWS_E_REJECTED);
     gone(&pair, server);
@@ -496,13 +500,11 @@ CASE(answered_inside_the_callback)
 
 CASE(peer_that_gives_up_before_the_answer)
 {
-    t_pair_opts opts = {.listener_flags = HWS_LISTENER_EXPLICIT};
+    hws_id client;
     t_pair pair;
     hws_endpoint_info info = {.struct_size = sizeof(info)};
 
-    t_pair_listen(&pair, &opts);
-    hws_id client = dial(&pair, "127.0.0.1", pair.port, 0, NULL);
-    hws_id server = requested(&pair, 0);
+    hws_id server = asked(&pair, &client);
     CHECK_OK(hws_abort(client));
     gone(&pair, client);
     UNTIL(&pair,
@@ -539,12 +541,10 @@ CASE(peer_that_gives_up_while_it_is_let_in)
 
 CASE(listener_closed_while_it_lets_in)
 {
-    t_pair_opts opts = {.listener_flags = HWS_LISTENER_EXPLICIT};
+    hws_id client;
     t_pair pair;
 
-    t_pair_listen(&pair, &opts);
-    hws_id client = dial(&pair, "127.0.0.1", pair.port, 0, NULL);
-    hws_id server = requested(&pair, 0);
+    hws_id server = asked(&pair, &client);
     CHECK_OK(hws_accept(server));
     CHECK_OK(hws_close(pair.listener));
     gone(&pair, pair.listener);

@@ -55,6 +55,16 @@ static hws_op_opts on_stream(void)
         .struct_size = sizeof(hws_op_opts), .flags = HWS_OP_STREAM, .stream = STREAM};
 }
 
+static hws_op_opts recorded_on_stream(t_record *record)
+{
+    hws_op_opts opts = on_stream();
+
+    t_record_init(record);
+    opts.callback = t_record_event;
+    opts.callback_arg = record;
+    return opts;
+}
+
 static const char *last_text(void)
 {
     static hws_error error;
@@ -513,16 +523,13 @@ CASE_REMOTE(puts_wait_for_their_stream)
 CASE(cancel_and_deadline_end_a_send_that_waits)
 {
     const stub_cuda_control *cuda = stub();
-    hws_op_opts opts = on_stream();
     uint64_t in = 0, out = 5;
     hws_id recv = 0, op = 0;
     t_record record;
+    hws_op_opts opts = recorded_on_stream(&record);
     t_seen seen;
     t_pair pair;
 
-    t_record_init(&record);
-    opts.callback = t_record_event;
-    opts.callback_arg = &record;
     t_pair_open(&pair, NULL);
     CHECK_OK(hws_tag_recv(pair.endpoint[1], &in, 8, 1, ALL, NULL, &recv));
     cuda->hold(1);
@@ -550,15 +557,12 @@ CASE(cancel_and_deadline_end_a_send_that_waits)
 static void closed_while_waiting(bool abort)
 {
     const stub_cuda_control *cuda = stub();
-    hws_op_opts opts = on_stream();
     uint64_t in = 0, out = 5, bytes = 0;
     hws_id recv = 0, stream = 0, op = 0;
     t_record record;
+    hws_op_opts opts = recorded_on_stream(&record);
     t_pair pair;
 
-    t_record_init(&record);
-    opts.callback = t_record_event;
-    opts.callback_arg = &record;
     t_pair_open(&pair, &(t_pair_opts){.close_timeout_ns = t_patience()});
     CHECK_OK(hws_tag_recv(pair.endpoint[1], &in, 8, 1, ALL, NULL, &recv));
     CHECK_OK(hws_stream_recv(pair.endpoint[1], &bytes, 8, NULL, &stream));
@@ -607,15 +611,12 @@ CASE(an_abort_ends_a_send_that_waits)
 static void peer_gone_while_waiting(bool abort)
 {
     const stub_cuda_control *cuda = stub();
-    hws_op_opts opts = on_stream();
     uint64_t out = 5;
     hws_id op = 0;
     t_record record;
+    hws_op_opts opts = recorded_on_stream(&record);
     t_pair pair;
 
-    t_record_init(&record);
-    opts.callback = t_record_event;
-    opts.callback_arg = &record;
     t_pair_open(&pair, NULL);
     cuda->hold(1);
     CHECK_OK(hws_tag_send(pair.endpoint[0], &out, 8, 1, &opts, &op));
@@ -682,15 +683,12 @@ CASE(a_callback_sends_behind_a_stream)
 CASE(a_context_is_closed_while_a_stream_is_at_work)
 {
     const stub_cuda_control *cuda = stub();
-    hws_op_opts opts = on_stream();
     uint64_t out = 5;
     hws_id op = 0;
     t_record record;
+    hws_op_opts opts = recorded_on_stream(&record);
     t_pair pair;
 
-    t_record_init(&record);
-    opts.callback = t_record_event;
-    opts.callback_arg = &record;
     t_pair_open(&pair, &(t_pair_opts){.mode = HWS_PROGRESS_THREAD});
     cuda->hold(1);
     CHECK_OK(hws_tag_send(pair.endpoint[0], &out, 8, 1, &opts, &op));

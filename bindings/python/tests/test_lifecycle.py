@@ -10,6 +10,7 @@ import time
 import pytest
 import uvloop
 from conftest import run_script
+from echo_support import converse, echo, run_in_threads
 
 import hawser
 
@@ -141,58 +142,24 @@ def test_loop_closed_while_waiting(context):
 
 def test_loop_per_thread(context):
     """Loops of several threads, of both kinds, each with a worker; all talk to one listener."""
-    ports, done = [], threading.Event()
-    failures = []
 
-    async def serve():
+    async def serve(ports, done):
         async with hawser.Worker(context) as worker, hawser.listen(host="127.0.0.1", worker=worker) as listener:
             ports.append(listener.port)
-
-            async def one(endpoint):
-                async with endpoint:
-                    try:
-                        while True:
-                            await endpoint.send(await endpoint.recv(tag=1), 2)
-                    except hawser.PeerClosedError:
-                        pass
-
             tasks = []
             while not done.is_set():
                 try:
                     endpoint = await asyncio.wait_for(listener.accept(), 0.05)
                 except TimeoutError:
                     continue
-                tasks.append(asyncio.create_task(one(endpoint)))
+                tasks.append(asyncio.create_task(echo(endpoint)))
             await asyncio.gather(*tasks)
 
-    async def client(number):
-        async with (
-            hawser.Worker(context) as worker,
-            hawser.connect("127.0.0.1", ports[0], worker=worker) as endpoint,
-        ):
-            for i in range(200):
-                data = b"%d %d" % (number, i)
-                await endpoint.send(data, 1)
-                assert await endpoint.recv(tag=2) == data
+    def client(number):
+        runner = (asyncio.run, uvloop.run)[number % 2]
+        return lambda port: runner(converse(context, port, number))
 
-    def run(main, runner):
-        try:
-            runner(main)
-        except BaseException as e:
-            failures.append(e)
-
-    server = threading.Thread(target=run, args=(serve(), asyncio.run))
-    server.start()
-    while not ports:
-        time.sleep(0.01)
-    clients = [threading.Thread(target=run, args=(client(i), (asyncio.run, uvloop.run)[i % 2])) for i in range(4)]
-    for thread in clients:
-        thread.start()
-    for thread in clients:
-        thread.join(60)
-    done.set()
-    server.join(60)
-    assert failures == []
+    run_in_threads(lambda ports, done: asyncio.run(serve(ports, done)), [client(i) for i in range(4)])
 
 
 def test_two_loops_share_a_worker(context):

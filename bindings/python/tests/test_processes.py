@@ -9,6 +9,7 @@ import signal
 
 import pytest
 from conftest import other_process
+from echo_support import echo
 
 import hawser
 import hawser.sync
@@ -20,15 +21,7 @@ def echo_server(pipe, transports):
             async with hawser.Worker(context) as worker, hawser.listen(host="127.0.0.1", worker=worker) as listener:
                 pipe.send(listener.port)
 
-                async def one(endpoint):
-                    async with endpoint:
-                        try:
-                            while True:
-                                await endpoint.send(await endpoint.recv(tag=1), 2)
-                        except hawser.PeerClosedError:
-                            pass
-
-                tasks = [asyncio.create_task(one(await listener.accept())) for _ in range(int(pipe.recv()))]
+                tasks = [asyncio.create_task(echo(await listener.accept())) for _ in range(int(pipe.recv()))]
                 await asyncio.gather(*tasks)
 
     asyncio.run(main())

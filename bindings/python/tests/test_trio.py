@@ -12,6 +12,7 @@ import weakref
 import pytest
 import trio
 from conftest import other_process, run_script
+from echo_support import converse, echo, let_go, run_in_threads
 
 import hawser
 
@@ -144,15 +145,7 @@ async def test_cancel_keeps_the_buffer_until_the_end(client, server):
     with pytest.raises(BufferError):
         out.append(0)
     assert await server.recv(tag=1) == bytes(1_000_000)
-    for _ in range(1000):
-        await trio.sleep(0.001)
-        try:
-            out.append(0)
-            break
-        except BufferError:
-            pass
-    else:
-        pytest.fail("the buffer is still held")
+    await let_go(out, trio.sleep)
 
 
 @under_trio
@@ -308,54 +301,22 @@ def test_guest_of_asyncio(context):
 
 def test_a_run_per_thread(context):
     """Runs in several threads, each with a worker, and an asyncio loop; all talk to one listener."""
-    ports, done, failures = [], threading.Event(), []
 
-    async def serve():
+    async def serve(ports, done):
         async with hawser.Worker(context) as worker, hawser.listen(host="127.0.0.1", worker=worker) as listener:
             ports.append(listener.port)
-
-            async def one(endpoint):
-                async with endpoint:
-                    try:
-                        while True:
-                            await endpoint.send(await endpoint.recv(tag=1), 2)
-                    except hawser.PeerClosedError:
-                        pass
-
             async with trio.open_nursery() as nursery:
                 while not done.is_set():
                     with trio.move_on_after(0.05):
-                        nursery.start_soon(one, await listener.accept())
+                        nursery.start_soon(echo, await listener.accept())
 
-    async def client(number):
-        async with (
-            hawser.Worker(context) as worker,
-            hawser.connect("127.0.0.1", ports[0], worker=worker) as endpoint,
-        ):
-            for i in range(200):
-                data = b"%d %d" % (number, i)
-                await endpoint.send(data, 1)
-                assert await endpoint.recv(tag=2) == data
+    def client(number, run=trio.run):
+        return lambda port: run(converse, context, port, number)
 
-    def run(call, *args):
-        try:
-            call(*args)
-        except BaseException as e:
-            failures.append(e)
-
-    server = threading.Thread(target=run, args=(trio.run, serve))
-    server.start()
-    while not ports and not failures:
-        time.sleep(0.01)
-    clients = [threading.Thread(target=run, args=(trio.run, client, i)) for i in range(3)]
-    clients.append(threading.Thread(target=run, args=(lambda: asyncio.run(client(3)),)))
-    for thread in clients:
-        thread.start()
-    for thread in clients:
-        thread.join(60)
-    done.set()
-    server.join(60)
-    assert failures == []
+    run_in_threads(
+        lambda ports, done: trio.run(serve, ports, done),
+        [client(i) for i in range(3)] + [client(3, lambda call, *args: asyncio.run(call(*args)))],
+    )
 
 
 def test_two_runs_share_a_worker(context):
