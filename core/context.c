@@ -28,24 +28,23 @@ struct hws__context *hws__context_find(hws_id id, int32_t *error)
     return hws__obj_get(id, HWS_KIND_CONTEXT, error);
 }
 
-static uint64_t ucx_features(uint64_t features)
+static uint64_t ucx_features(const struct hws__context *c)
 {
-    /* Where UCX serves remote access by messages it obeys every peer, so it does so only where it
-     * has hardware for it or the user asks. Elsewhere Hawser does it, see rma.h. */
-    bool ucx = hws__rdma_present() || (features & HWS_FEATURE_UCX_RMA);
+    uint64_t features = c->features;
 
     /* TAG is for raw endpoints; AM carries everything else; WAKEUP lets idle workers sleep. */
     return UCP_FEATURE_AM | UCP_FEATURE_WAKEUP | UCP_FEATURE_TAG |
            (features & HWS_FEATURE_STREAM ? UCP_FEATURE_STREAM : 0) |
-           (ucx && (features & HWS_FEATURE_RMA) ? UCP_FEATURE_RMA : 0) |
-           (ucx && (features & HWS_FEATURE_ATOMIC) ? UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64 : 0);
+           (c->ucx_rma && (features & HWS_FEATURE_RMA) ? UCP_FEATURE_RMA : 0) |
+           (c->ucx_rma && (features & HWS_FEATURE_ATOMIC) ? UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64
+                                                          : 0);
 }
 
 static int32_t init_ucx(struct hws__context *c, int profile, ucp_context_h *out)
 {
     ucp_params_t p = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED |
                                     UCP_PARAM_FIELD_NAME,
-                      .features = ucx_features(c->features),
+                      .features = ucx_features(c),
                       .mt_workers_shared = 1,
                       .name = c->name};
     ucp_config_t *config;
@@ -83,6 +82,18 @@ ucp_context_h hws__context_tcp(struct hws__context *c)
     }
     pthread_mutex_unlock(&c->lock);
     return c->tcp;
+}
+
+ucp_context_h hws__context_shm(struct hws__context *c)
+{
+    pthread_mutex_lock(&c->lock);
+    if (c->shm == NULL && (!c->upgrades || c->ucx_rma ||
+                           hws__ucx_config_by_user("TLS", (const char *const *)c->config) ||
+                           init_ucx(c, HWS__PROFILE_SHM, &c->shm) < 0)) {
+        c->shm = c->ucx; /* for good: keys of one are not for the other */
+    }
+    pthread_mutex_unlock(&c->lock);
+    return c->shm;
 }
 
 bool hws__isolated_reserve(struct hws__context *c)
@@ -222,6 +233,9 @@ static int32_t fill(struct hws__context *c, const hws_context_opts *o)
     c->flags = o->flags | (c->no_room ? HWS_CONTEXT_NO_SHARED_MEMORY : 0);
     c->features =
         o->features != 0 ? o->features : HWS_FEATURE_TAG | HWS_FEATURE_STREAM | HWS_FEATURE_AM;
+    /* Where UCX serves remote access by messages it obeys every peer, so it does so only where it
+     * has hardware for it or the user asks. Elsewhere Hawser does it, see rma.h. */
+    c->ucx_rma = hws__rdma_present() || (c->features & HWS_FEATURE_UCX_RMA) != 0;
     c->isolated_max = o->isolated_max;
     snprintf(c->name, sizeof c->name, "%s", o->name != NULL ? o->name : "hawser");
     if ((r = copy_config(c, o->config)) < 0 || (r = copy_psk(c, o)) < 0) {
@@ -278,6 +292,9 @@ static void finish(struct hws__context *c)
     atomic_store(&c->cuda, NULL); /* of postings on memory that nobody registered */
     if (c->tcp != NULL) {
         hws__ucx.ucp_cleanup(c->tcp);
+    }
+    if (c->shm != NULL && c->shm != c->ucx) {
+        hws__ucx.ucp_cleanup(c->shm);
     }
     hws__ucx.ucp_cleanup(c->ucx);
     free_parts(c);

@@ -18,11 +18,13 @@ struct hws__context {
     pthread_mutex_t lock;
     ucp_context_h ucx; /* everything */
     ucp_context_h tcp; /* made when first needed: no shared memory */
+    ucp_context_h shm; /* made when first needed, see hws__context_shm() */
     char **config;     /* the user's pairs */
     uint64_t host;     /* hws__host_hash() */
     uint32_t network;  /* hws__host_network() */
     uint32_t flags;
     uint64_t features;
+    bool ucx_rma;  /* UCX itself serves remote access */
     bool no_room;  /* /dev/shm is full: opened without shared memory */
     bool upgrades; /* connections begin by TCP, see upgrade.h */
     bool ipv6;     /* TCP_AF_PRIO names inet6 first, see hws__context_family() */
@@ -52,6 +54,12 @@ bool hws__isolated_reserve(struct hws__context *c);
 void hws__isolated_unreserve(struct hws__context *c);
 /** The UCX context without shared memory, made if needed; null on failure. Background thread. */
 ucp_context_h hws__context_tcp(struct hws__context *c);
+/**
+ * The UCX context of spares and of registered memory, made if needed. Where connections begin by TCP
+ * it has shared memory only: its UCX workers cost a quarter of the time and half of the descriptors.
+ * Else, or if the user chooses the transports or UCX's own remote access, the one with everything.
+ */
+ucp_context_h hws__context_shm(struct hws__context *c);
 int32_t hws__context_close(hws_id id);
 /**
  * Whether connections of an address family can be made. UCX's TCP interfaces have one family each,

@@ -13,40 +13,105 @@
  * and the connection that took it is being set up now. */
 #define SPARE_DELAY_NS 20000000u
 
+/* What an endpoint waits for. */
+enum want {
+    WANT_TCP,
+    WANT_SPARE, /* an isolated one, of hws__context_shm() */
+    WANT_FULL   /* an isolated one that is connected by socket address, where spares cannot be */
+};
+
 struct create_job {
     struct hws__job job;
     struct hws__worker *worker;
     struct hws__uworker *made;
-    int role;
+    enum want want;
 };
 
-/* Or for an isolated one. */
-static bool waits_for_tcp(const struct hws__endpoint *ep)
+static enum want want_of(const struct hws__endpoint *ep)
 {
-    return hws__upgrade_by_tcp(ep) && !ep->upgrade.waits;
+    if (!ep->upgrade.waits && hws__upgrade_by_tcp(ep)) {
+        return WANT_TCP;
+    }
+    return ep->upgrade.waits || !ep->worker->context->upgrades ? WANT_SPARE : WANT_FULL;
 }
 
-static void deliver_isolated(struct hws__worker *w, struct hws__uworker *u)
+/* Take the first endpoint that waits for it off the list; null if none does. */
+static struct hws__endpoint *pop_waiting(struct hws__worker *w, enum want want)
 {
-    struct hws__list *n = w->waiting.next;
-
-    for (; n != &w->waiting; n = n->next) {
+    for (struct hws__list *n = w->waiting.next; n != &w->waiting; n = n->next) {
         struct hws__endpoint *ep = hws__container(n, struct hws__endpoint, wait_link);
 
-        if (!waits_for_tcp(ep)) {
+        if (want_of(ep) == want) {
             hws__list_remove(&ep->wait_link);
-            HWS__COUNT(w, isolated, 1);
-            HWS__COUNT(w, isolated_total, 1);
-            hws__endpoint_uworker(ep, u);
-            return;
+            return ep;
         }
     }
-    hws__list_append(&w->spares, &u->link);
+    return NULL;
+}
+
+static uint32_t count_waiting(const struct hws__worker *w, enum want want)
+{
+    uint32_t n = 0;
+
+    for (struct hws__list *l = w->waiting.next; l != &w->waiting; l = l->next) {
+        n += want_of(hws__container(l, struct hws__endpoint, wait_link)) == want;
+    }
+    return n;
+}
+
+static void hand_over(struct hws__endpoint *ep, struct hws__uworker *u)
+{
+    HWS__COUNT(ep->worker, isolated, 1);
+    HWS__COUNT(ep->worker, isolated_total, 1);
+    hws__endpoint_uworker(ep, u);
+}
+
+static uint32_t *coming(struct hws__worker *w, enum want want)
+{
+    return want == WANT_SPARE ? &w->spares_coming : &w->full_coming;
+}
+
+/* Nobody needs it. */
+static void retire(struct hws__worker *w, struct hws__uworker *u)
+{
+    u->worker = w;
+    hws__uworker_retire(u);
+}
+
+static bool order(struct hws__worker *w, enum want want, uint64_t delay_ns);
+
+/* At the cap, a spare gives its place to an endpoint that cannot use the spare itself. */
+static void trade_spares(struct hws__worker *w)
+{
+    while (!hws__list_empty(&w->spares) && count_waiting(w, WANT_FULL) > w->full_coming) {
+        struct hws__uworker *u =
+            hws__container(hws__list_pop(&w->spares), struct hws__uworker, link);
+
+        u->place_given = order(w, WANT_FULL, 0);
+        retire(w, u);
+        if (!u->place_given) {
+            hws__endpoint_uworker(pop_waiting(w, WANT_FULL), NULL);
+        }
+    }
+}
+
+static void deliver_isolated(struct hws__worker *w, enum want want, struct hws__uworker *u)
+{
+    struct hws__endpoint *ep = pop_waiting(w, want);
+
+    if (ep != NULL) {
+        hand_over(ep, u);
+    } else if (want == WANT_SPARE) {
+        hws__list_append(&w->spares, &u->link);
+        trade_spares(w);
+    } else {
+        retire(w, u);
+    }
 }
 
 static void deliver_tcp(struct hws__worker *w, struct hws__uworker *u)
 {
-    struct hws__list *n, *next;
+    struct hws__endpoint *ep;
 
     w->tcp_coming = false;
     if (u != NULL && hws__uworker_adopt(w, u) < 0) {
@@ -57,14 +122,8 @@ static void deliver_tcp(struct hws__worker *w, struct hws__uworker *u)
         hws__acceptors_note(u);
     }
     w->tcp = u;
-    for (n = w->waiting.next; n != &w->waiting; n = next) {
-        struct hws__endpoint *ep = hws__container(n, struct hws__endpoint, wait_link);
-
-        next = n->next;
-        if (waits_for_tcp(ep)) {
-            hws__list_remove(&ep->wait_link);
-            hws__endpoint_uworker(ep, u);
-        }
+    while ((ep = pop_waiting(w, WANT_TCP)) != NULL) {
+        hws__endpoint_uworker(ep, u);
     }
 }
 
@@ -73,28 +132,23 @@ static void created(struct hws__worker *w, void *arg)
 {
     struct create_job *j = arg;
     struct hws__uworker *u = j->made;
-    bool tcp = j->role == HWS__TCP;
+    struct hws__endpoint *ep;
+    enum want want = j->want;
 
     free(j);
     atomic_fetch_sub(&w->jobs, 1);
-    if (tcp) {
+    if (want == WANT_TCP) {
         deliver_tcp(w, u);
         return;
     }
-    w->spares_coming--;
+    *coming(w, want) -= 1;
     if (u != NULL) {
-        deliver_isolated(w, u);
+        deliver_isolated(w, want, u);
         return;
     }
     /* There is none to be had: whoever waits learns it now. */
-    for (struct hws__list *n = w->waiting.next, *next; n != &w->waiting; n = next) {
-        struct hws__endpoint *ep = hws__container(n, struct hws__endpoint, wait_link);
-
-        next = n->next;
-        if (!waits_for_tcp(ep)) {
-            hws__list_remove(&ep->wait_link);
-            hws__endpoint_uworker(ep, NULL);
-        }
+    while ((ep = pop_waiting(w, want)) != NULL) {
+        hws__endpoint_uworker(ep, NULL);
     }
 }
 
@@ -104,10 +158,13 @@ static void run_create(struct hws__job *job)
     struct hws__context *c = j->worker->context;
     struct hws__worker *w = j->worker;
 
-    j->made = hws__uworker_create(c, j->role);
+    j->made = hws__uworker_create(c, j->want == WANT_TCP ? HWS__TCP : HWS__ISOLATED,
+                                  j->want == WANT_TCP     ? hws__context_tcp(c)
+                                  : j->want == WANT_SPARE ? hws__context_shm(c)
+                                                          : c->ucx);
     if (j->made == NULL) {
         hws__log(HWS_LOG_WARN, "no UCX worker: out of resources");
-        if (j->role == HWS__ISOLATED) {
+        if (j->want != WANT_TCP) {
             hws__isolated_unreserve(c);
         }
     }
@@ -117,45 +174,44 @@ static void run_create(struct hws__job *job)
 }
 
 /* Have one made, not before `delay_ns` from now. The reservation of an isolated one is the caller's. */
-static bool order(struct hws__worker *w, int role, uint64_t delay_ns)
+static bool order(struct hws__worker *w, enum want want, uint64_t delay_ns)
 {
     struct create_job *j = malloc(sizeof *j);
 
     if (j == NULL) {
         return false;
     }
-    *j = (struct create_job){.job.run = run_create, .worker = w, .role = role};
+    *j = (struct create_job){.job.run = run_create, .worker = w, .want = want};
     atomic_fetch_add(&w->jobs, 1);
     if (!hws__background_later(&w->context->background, &j->job, delay_ns)) {
         atomic_fetch_sub(&w->jobs, 1);
         free(j);
         return false;
     }
+    if (want != WANT_TCP) {
+        *coming(w, want) += 1;
+    }
     return true;
 }
 
-static bool order_isolated(struct hws__worker *w, uint64_t delay_ns)
+static bool order_isolated(struct hws__worker *w, enum want want, uint64_t delay_ns)
 {
     if (!hws__isolated_reserve(w->context)) {
         return false;
     }
-    if (!order(w, HWS__ISOLATED, delay_ns)) {
+    if (!order(w, want, delay_ns)) {
         hws__isolated_unreserve(w->context);
         return false;
     }
-    w->spares_coming++;
     return true;
 }
 
 /* UCX workers on their way that no endpoint waits for. */
 static uint32_t unclaimed(const struct hws__worker *w)
 {
-    uint32_t n = w->spares_coming;
+    uint32_t claims = count_waiting(w, WANT_SPARE);
 
-    for (struct hws__list *l = w->waiting.next; l != &w->waiting; l = l->next) {
-        n -= n > 0 && !waits_for_tcp(hws__container(l, struct hws__endpoint, wait_link));
-    }
-    return n;
+    return w->spares_coming > claims ? w->spares_coming - claims : 0;
 }
 
 void hws__spares_fill(struct hws__worker *w, uint64_t delay_ns)
@@ -165,7 +221,7 @@ void hws__spares_fill(struct hws__worker *w, uint64_t delay_ns)
     for (struct hws__list *n = w->spares.next; n != &w->spares; n = n->next) {
         have++;
     }
-    while (!w->closing && have < w->spares_wanted && order_isolated(w, delay_ns)) {
+    while (!w->closing && have < w->spares_wanted && order_isolated(w, WANT_SPARE, delay_ns)) {
         have++;
     }
 }
@@ -176,55 +232,71 @@ void hws__spares_return(struct hws__worker *w, struct hws__uworker *u)
 
     HWS__COUNT(w, isolated, -1);
     HWS__COUNT(w, isolated_total, -1);
-    deliver_isolated(w, u);
+    deliver_isolated(w, WANT_SPARE, u);
     for (struct hws__list *n = w->spares.next; n != &w->spares; n = n->next) {
         have++;
     }
     if (have > w->spares_wanted && !w->closing) {
-        u = hws__container(hws__list_pop(&w->spares), struct hws__uworker, link);
-        u->worker = w;
-        hws__uworker_retire(u);
+        retire(w, hws__container(hws__list_pop(&w->spares), struct hws__uworker, link));
     }
 }
 
-static void request_isolated(struct hws__worker *w, struct hws__endpoint *ep)
+static void request_spare(struct hws__worker *w, struct hws__endpoint *ep)
 {
     struct hws__list *n = hws__list_pop(&w->spares);
 
     if (n != NULL) {
-        HWS__COUNT(w, isolated, 1);
-        HWS__COUNT(w, isolated_total, 1);
-        hws__endpoint_uworker(ep, hws__container(n, struct hws__uworker, link));
-        hws__spares_fill(w, SPARE_DELAY_NS);
+        hand_over(ep, hws__container(n, struct hws__uworker, link));
+    } else if (unclaimed(w) != 0) {
+        hws__list_append(&w->waiting, &ep->wait_link);
+        hws__background_hurry(&w->context->background, run_create);
+    } else if (order_isolated(w, WANT_SPARE, 0)) {
+        hws__list_append(&w->waiting, &ep->wait_link);
+    } else {
+        hws__endpoint_uworker(ep, NULL);
         return;
     }
-    if (unclaimed(w) != 0) {
-        hws__background_hurry(&w->context->background, run_create);
-    } else if (!order_isolated(w, 0)) {
+    hws__spares_fill(w, SPARE_DELAY_NS);
+}
+
+static void request_full(struct hws__worker *w, struct hws__endpoint *ep)
+{
+    bool ordered = order_isolated(w, WANT_FULL, 0);
+
+    if (!ordered && unclaimed(w) == 0 && hws__list_empty(&w->spares)) {
         hws__endpoint_uworker(ep, NULL);
         return;
     }
     hws__list_append(&w->waiting, &ep->wait_link);
-    hws__spares_fill(w, SPARE_DELAY_NS);
+    if (!ordered) {
+        hws__background_hurry(&w->context->background, run_create);
+        trade_spares(w);
+    }
+}
+
+static void request_tcp(struct hws__worker *w, struct hws__endpoint *ep)
+{
+    if (w->tcp != NULL) {
+        hws__endpoint_uworker(ep, w->tcp);
+    } else if (w->tcp_coming || (w->tcp_coming = order(w, WANT_TCP, 0))) {
+        hws__list_append(&w->waiting, &ep->wait_link);
+    } else {
+        hws__endpoint_uworker(ep, NULL);
+    }
 }
 
 void hws__uworker_request(struct hws__endpoint *ep)
 {
     struct hws__worker *w = ep->worker;
+    enum want want = want_of(ep);
 
-    if (!waits_for_tcp(ep)) {
-        request_isolated(w, ep);
-        return;
+    if (want == WANT_TCP) {
+        request_tcp(w, ep);
+    } else if (want == WANT_SPARE) {
+        request_spare(w, ep);
+    } else {
+        request_full(w, ep);
     }
-    if (w->tcp != NULL) {
-        hws__endpoint_uworker(ep, w->tcp);
-        return;
-    }
-    if (!w->tcp_coming && !(w->tcp_coming = order(w, HWS__TCP, 0))) {
-        hws__endpoint_uworker(ep, NULL);
-        return;
-    }
-    hws__list_append(&w->waiting, &ep->wait_link);
 }
 
 void hws__uworker_unrequest(struct hws__endpoint *ep)

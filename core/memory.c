@@ -128,9 +128,10 @@ static int32_t add(hws_id context, struct hws__memory *m, hws_mem_opts *o)
     if ((r = look(c, context, m, o)) < 0) {
         return r;
     }
-    s = map(c->ucx, o, m->allocated ? o->address : m->base, m->length, m->allocated, &m->ucx);
+    s = map(hws__context_shm(c), o, m->allocated ? o->address : m->base, m->length, m->allocated,
+            &m->ucx);
     if (s == UCS_OK && (s = query(m)) != UCS_OK) {
-        hws__ucx.ucp_mem_unmap(c->ucx, m->ucx);
+        hws__ucx.ucp_mem_unmap(hws__context_shm(c), m->ucx);
     }
     if (s != UCS_OK) {
         return hws__fail_ucx(s, context, "%s %llu bytes: %s",
@@ -229,7 +230,7 @@ static int32_t advise(struct hws__memory *m, uint64_t offset, uint64_t length, u
                          advice, (unsigned long long)length, (unsigned long long)offset,
                          (unsigned long long)m->length);
     }
-    s = hws__ucx.ucp_mem_advise(m->context->ucx, m->ucx, &p);
+    s = hws__ucx.ucp_mem_advise(hws__context_shm(m->context), m->ucx, &p);
     return s == UCS_OK ? HWS_OK
                        : hws__fail_ucx(s, m->obj.id, "advice: %s", hws__ucx.ucs_status_string(s));
 }
@@ -267,7 +268,7 @@ static void release(struct hws__memory *m)
     bool pushed = hws__cuda_push(m->cuda);
 
     hws__list_remove(&m->link);
-    hws__ucx.ucp_mem_unmap(m->context->ucx, m->ucx);
+    hws__ucx.ucp_mem_unmap(hws__context_shm(m->context), m->ucx);
     hws__cuda_pop(pushed);
     if (m->cuda != NULL) {
         choose_cuda(m->context);
@@ -348,13 +349,15 @@ struct hws__memory *hws__memory_reach(const struct hws__context *c, hws_id id, u
 
 static int32_t pack(struct hws__memory *m, struct hws__packed *out)
 {
-    ucs_status_t s = hws__ucx.ucp_rkey_pack(m->context->ucx, m->ucx, &out->ucx, &out->ucx_length);
+    ucs_status_t s =
+        hws__ucx.ucp_rkey_pack(hws__context_shm(m->context), m->ucx, &out->ucx, &out->ucx_length);
 
     out->memory = m->obj.id;
     out->key = m->key;
     out->base = (uint64_t)(uintptr_t)m->base;
     out->length = m->length;
     out->memory_kind = m->memory_kind;
+    out->raw = m->context->ucx_rma;
     return s == UCS_OK ? HWS_OK
                        : hws__fail_ucx(s, m->obj.id, "cannot pack the key: %s",
                                        hws__ucx.ucs_status_string(s));

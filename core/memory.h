@@ -1,6 +1,6 @@
 /*
- * Registered memory. Its handle belongs to the UCX context of its context; peers of the TCP-only
- * companion never use it: they reach the memory by messages, which name it by id and key.
+ * Registered memory. Its handle belongs to hws__context_shm(); peers on other UCX contexts never use
+ * it: they reach the memory by messages, which name it by id and key.
  */
 #ifndef HWS_CORE_MEMORY_H
 #define HWS_CORE_MEMORY_H
@@ -45,6 +45,7 @@ struct hws__packed {
     hws_id memory;
     uint64_t key, base, length;
     uint32_t memory_kind;
+    bool raw; /* plain UCX programs can use it */
 };
 
 int32_t hws__memory_pack(hws_id id, struct hws__packed *out);

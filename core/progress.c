@@ -468,6 +468,9 @@ void hws__sleep(struct hws__worker *w, uint64_t timeout_ns, int extra_fd)
     epfd = w->epfd; /* the worker may end, and its number be another's, once it is not owned */
     hws__own_release(w);
     n = wait_for_events(epfd, events, 32, timeout_ns, extra_fd);
+    if (n != 0) {
+        sched_yield(); /* hws__spin_yield() tells why */
+    }
     /* Before it is owned again: the end of the worker waits for this, as its owner. */
     atomic_fetch_sub(&w->sleepers, 1);
     hws__own(w);

@@ -63,6 +63,19 @@ static inline void hws__hand_over(struct hws__worker *w)
     }
 }
 
+/**
+ * For who spins: let others run on this core, now and then. UCX's own thread, which answers for its
+ * connection manager under a spin lock, would else be kept from letting go of it until the scheduler's
+ * slice ends: milliseconds for each step of a connection. Only UCX workers with TCP have that thread,
+ * and their sweeps cost more than this.
+ */
+static inline void hws__spin_yield(const struct hws__worker *w)
+{
+    if ((w->main != NULL && w->main->hot) || (w->tcp != NULL && w->tcp->hot)) {
+        sched_yield();
+    }
+}
+
 /** Take the signal of hws__wake() back. Owner only. */
 void hws__wakefd_drain(struct hws__worker *w);
 

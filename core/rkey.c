@@ -27,6 +27,11 @@ int32_t hws_rkey_pack(hws_id memory, uint32_t flags, void *packed, uint64_t size
     if ((r = hws__memory_pack(memory, &p)) < 0) {
         return r;
     }
+    if ((flags & HWS_RKEY_RAW) != 0 && !p.raw) {
+        hws__memory_pack_free(&p);
+        return hws__fail(HWS_E_UNSUPPORTED, memory,
+                         "a raw key needs a context with HWS_FEATURE_UCX_RMA");
+    }
     n = flags & HWS_RKEY_RAW ? p.ucx_length : hws__rkey_blob_size(&p);
     if (needed != NULL) {
         *needed = n;
@@ -207,8 +212,7 @@ static int32_t unpack_checked(struct hws__endpoint *ep, const struct hws__rkey_b
         return hws__fail(HWS_E_UNSUPPORTED, ep->obj.id,
                          "the context has neither HWS_FEATURE_RMA nor HWS_FEATURE_ATOMIC");
     }
-    if (ep->raw && !hws__rdma_present() &&
-        (ep->worker->context->features & HWS_FEATURE_UCX_RMA) == 0) {
+    if (ep->raw && !ep->worker->context->ucx_rma) {
         return hws__fail(HWS_E_UNSUPPORTED, ep->obj.id,
                          "a raw endpoint needs a context with HWS_FEATURE_UCX_RMA");
     }

@@ -33,6 +33,18 @@ static void stand_aside(struct hws__worker *w, uint32_t *looks, uint32_t *seen)
     atomic_store(&w->thread_parked, 0);
 }
 
+static void idle(struct hws__worker *w, uint64_t *since)
+{
+    uint64_t now = hws__now();
+
+    if (*since == 0) {
+        *since = now;
+    } else if (now - *since >= w->spin_ns) {
+        hws__sleep(w, HWS_FOREVER, -1);
+        *since = 0;
+    }
+}
+
 /* Progress while there is something to do; sleep when there was nothing for a while. */
 static void work(struct hws__worker *w)
 {
@@ -43,14 +55,10 @@ static void work(struct hws__worker *w)
         if (hws__progress(w) != 0) {
             idle_since = 0;
             empty = 0;
-        } else if (++empty % 256 == 0 && w->mode == HWS_PROGRESS_THREAD) {
-            uint64_t now = hws__now();
-
-            if (idle_since == 0) {
-                idle_since = now;
-            } else if (now - idle_since >= w->spin_ns) {
-                hws__sleep(w, HWS_FOREVER, -1);
-                idle_since = 0;
+        } else if (++empty % 32 == 0) {
+            hws__spin_yield(w);
+            if (empty % 256 == 0 && w->mode == HWS_PROGRESS_THREAD) {
+                idle(w, &idle_since);
             }
         }
         if (atomic_load_explicit(&w->obj.want, memory_order_relaxed) != 0 ||

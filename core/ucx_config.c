@@ -21,10 +21,14 @@ static const char *bare(const char *key)
 /* A dead or silent peer is noticed by the kernel in about 3 s; a restarted server gets its port
  * back; and shared memory stays in use under peer error handling (without this UCX drops it for
  * TCP, ten times slower: that is safe only because each such peer has a UCX worker of its own). */
-static const struct hws__kv common_pairs[] = {
-    {"TCP_CM_REUSEADDR", "y"}, {"TCP_KEEPIDLE", "1s"},   {"TCP_KEEPINTVL", "1s"},
-    {"TCP_KEEPCNT", "2"},      {"MAX_EAGER_RAILS", "1"},
+static const struct hws__kv tcp_pairs[] = {
+    {"TCP_CM_REUSEADDR", "y"},
+    {"TCP_KEEPIDLE", "1s"},
+    {"TCP_KEEPINTVL", "1s"},
+    {"TCP_KEEPCNT", "2"},
 };
+
+static const struct hws__kv common_pairs[] = {{"MAX_EAGER_RAILS", "1"}};
 
 static const struct hws__kv shm_pairs[] = {{"POSIX_ERROR_HANDLING", "y"}};
 
@@ -81,9 +85,13 @@ size_t hws__ucx_config_defaults(int profile, struct hws__kv *out, size_t cap)
     /* GPU memory needs its transports even where the bytes travel by others. */
     else if (profile == HWS__PROFILE_TCP)
         tls.value = hws__cuda_present() ? "tcp,self,cuda_copy" : "tcp,self";
+    else if (profile == HWS__PROFILE_SHM)
+        tls.value = hws__cuda_present() ? "posix,cma,self,cuda" : "posix,cma,self";
     else
         tls.value = hws__cuda_present() ? "posix,cma,self,tcp,cuda" : "posix,cma,self,tcp";
     add_pairs(&list, &tls, 1);
+    if (profile != HWS__PROFILE_SHM)
+        ADD(&list, tcp_pairs);
     ADD(&list, common_pairs);
     if (hws__rdma_present())
         ADD(&list, rdma_pairs);
@@ -93,7 +101,7 @@ size_t hws__ucx_config_defaults(int profile, struct hws__kv *out, size_t cap)
         ADD(&list, shm_pairs);
     if (profile != HWS__PROFILE_TCP && hws__ucx_at_least(1, 14))
         ADD(&list, shm_room_pairs);
-    if (profile == HWS__PROFILE_LOCAL)
+    if (profile == HWS__PROFILE_LOCAL || profile == HWS__PROFILE_SHM)
         ADD(&list, local_pairs);
     return list.count;
 }
@@ -262,13 +270,13 @@ int32_t hws__ucx_config_set(ucp_config_t *config, const char *key, const char *v
                      key, value);
 }
 
-static int is_set_by_user(const char *key, const char *const *pairs)
+bool hws__ucx_config_by_user(const char *key, const char *const *pairs)
 {
     char variable[KEY_MAX];
 
     for (size_t i = 0; pairs != NULL && pairs[i] != NULL && pairs[i + 1] != NULL; i += 2)
         if (strcmp(bare(pairs[i]), key) == 0)
-            return 1;
+            return true;
     snprintf(variable, sizeof(variable), "UCX_%s", key);
     return getenv(variable) != NULL;
 }
@@ -291,6 +299,8 @@ static int32_t set_user_pairs(ucp_config_t *config, int profile, const char *con
         /* What keeps a refused shared-memory peer off the main worker is not negotiable. */
         if (profile == HWS__PROFILE_TCP && strcmp(bare(pairs[i]), "TLS") == 0)
             continue;
+        if (profile == HWS__PROFILE_SHM && starts(bare(pairs[i]), "TCP_"))
+            continue; /* UCX warns of what no transport takes */
         const int32_t rc = hws__ucx_config_set(config, pairs[i], pairs[i + 1]);
         if (rc != 0)
             return rc;
@@ -310,7 +320,7 @@ int32_t hws__ucx_config(int profile, const char *const *pairs, ucp_config_t **ou
     for (size_t i = 0; i < n; i++) {
         const int forced = profile == HWS__PROFILE_TCP && strcmp(ours[i].key, "TLS") == 0;
 
-        if (forced || !is_set_by_user(ours[i].key, pairs))
+        if (forced || !hws__ucx_config_by_user(ours[i].key, pairs))
             set_default(config, &ours[i]);
     }
     const int32_t rc = set_user_pairs(config, profile, pairs);

@@ -9,6 +9,7 @@
 #ifndef HWS_CORE_UCX_CONFIG_H
 #define HWS_CORE_UCX_CONFIG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +25,7 @@ enum hws__profile {
     HWS__PROFILE_NONE = 0, /**< nothing of ours: UCX's own defaults */
     HWS__PROFILE_MAIN,     /**< every transport but sysv; without RDMA devices the local profile */
     HWS__PROFILE_LOCAL,    /**< shared memory and TCP, small pools: cheap isolated workers */
+    HWS__PROFILE_SHM,      /**< shared memory only: isolated workers that nobody dials by TCP */
     HWS__PROFILE_TCP       /**< TCP only, whatever the user or the environment says */
 };
 
@@ -43,6 +45,9 @@ size_t hws__ucx_config_defaults(int profile, struct hws__kv *out, size_t cap);
  * @return 0, HWS_E_CONFIG naming the key, HWS_E_NO_MEMORY, or what the UCX status means
  */
 int32_t hws__ucx_config(int profile, const char *const *pairs, ucp_config_t **out);
+
+/** Whether the user's pairs or the environment set a key (without "UCX_"). */
+bool hws__ucx_config_by_user(const char *key, const char *const *pairs);
 
 /** Like hws__ucx_config for what is set already: one more pair. */
 int32_t hws__ucx_config_set(ucp_config_t *config, const char *key, const char *value);

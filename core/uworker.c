@@ -18,7 +18,7 @@
  * certain point of making a worker. It takes 13 with one network device, and some for a moment. */
 #define DESCRIPTORS 40
 
-struct hws__uworker *hws__uworker_create(struct hws__context *c, int role)
+struct hws__uworker *hws__uworker_create(struct hws__context *c, int role, ucp_context_h context)
 {
     ucp_worker_params_t p = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE |
                                            UCP_WORKER_PARAM_FIELD_CLIENT_ID,
@@ -26,7 +26,6 @@ struct hws__uworker *hws__uworker_create(struct hws__context *c, int role)
                              .client_id = hws__client_id(role == HWS__TCP)};
     ucp_worker_attr_t a = {.field_mask = UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER |
                                          UCP_WORKER_ATTR_FIELD_THREAD_MODE};
-    ucp_context_h context = role == HWS__TCP || role == HWS__ADDRESS ? hws__context_tcp(c) : c->ucx;
     struct hws__uworker *u;
     ucs_status_t s;
 
@@ -142,7 +141,7 @@ static void destroyed(struct hws__worker *w, void *arg)
     hws__am_orphans(u);
     hws__rma_orphans(u);
     hws__endpoint_flush_orphans(u);
-    if (u->role == HWS__ISOLATED) {
+    if (u->role == HWS__ISOLATED && !u->place_given) {
         hws__isolated_unreserve(u->context);
     }
     free(u);

@@ -49,6 +49,7 @@ struct hws__uworker {
     uint64_t dead_since;
     bool dead;                       /* leaves at the end of the sweep */
     bool replaced;                   /* TCP: leaves with its last endpoint */
+    bool place_given;                /* isolated: another one lives in its reservation */
     struct hws__acceptors acceptors; /* TCP */
     uint32_t idle;                   /* sweeps without work */
     struct hws__list link;           /* of the worker */
@@ -68,8 +69,8 @@ struct hws__uworker {
     struct hws__am_direct direct[HWS__AM_DIRECTS];
 };
 
-/** Make one; any thread. Null with the last error set. */
-struct hws__uworker *hws__uworker_create(struct hws__context *c, int role);
+/** Make one on one of the context's UCX contexts; any thread. Null with the last error set. */
+struct hws__uworker *hws__uworker_create(struct hws__context *c, int role, ucp_context_h context);
 /** Destroy one that belongs to no worker any more; any thread. */
 void hws__uworker_destroy(struct hws__uworker *u);
 /** Take one out of a worker that never was, and destroy it here. */

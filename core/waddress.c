@@ -52,8 +52,9 @@ static struct hws__uworker *addressed(struct hws__worker *w, hws_id id, int kind
     *nested = hws__own(w);
     if (atomic_load(&w->obj.id) == id && w->addressed[kind] == NULL && !w->closing) {
         hws__disown(w, *nested);
-        u = hws__uworker_create(w->context,
-                                kind == HWS__ADDRESSED_SHM ? HWS__ADDRESS_SHM : HWS__ADDRESS);
+        u = kind == HWS__ADDRESSED_SHM
+                ? hws__uworker_create(w->context, HWS__ADDRESS_SHM, w->context->ucx)
+                : hws__uworker_create(w->context, HWS__ADDRESS, hws__context_tcp(w->context));
         *nested = hws__own(w);
         if (u == NULL) {
             *error = HWS_E_NO_RESOURCE;

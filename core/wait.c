@@ -52,6 +52,8 @@ static bool wait_as_owner(struct wait *t)
         /* Another waiter of this worker may need this very core to go on. */
         if (atomic_load_explicit(&w->waiters, memory_order_relaxed) > 1) {
             sched_yield();
+        } else {
+            hws__spin_yield(w);
         }
         if (empty % 256 == 0) {
             uint64_t now = hws__now();

@@ -179,7 +179,7 @@ static int32_t open_main(struct hws__worker *w)
 {
     int32_t r;
 
-    w->main = hws__uworker_create(w->context, HWS__MAIN);
+    w->main = hws__uworker_create(w->context, HWS__MAIN, w->context->ucx);
     if (w->main == NULL) {
         hws_error e = {.struct_size = sizeof e};
         hws_last_error(&e);

@@ -135,7 +135,7 @@ struct hws__worker {
     bool tcp_coming;
     struct hws__list uworkers;
     struct hws__list spares;
-    uint32_t spares_coming, spares_wanted;
+    uint32_t spares_coming, spares_wanted, full_coming;
     struct hws__list endpoints;
     struct hws__list listeners;
     struct hws__list waiting;   /* endpoints that wait for an isolated or a TCP worker */

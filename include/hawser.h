@@ -1424,7 +1424,8 @@ HWS_API int32_t hws_mem_advise(hws_id memory, uint64_t offset, uint64_t length, 
  * @param flags        0 or HWS_RKEY_RAW
  * @param[out] packed  room for `size` bytes; nullable if size is 0
  * @param[out] needed  bytes; nullable
- * @return 0, HWS_E_TOO_BIG if the room is too small (nothing is written)
+ * @return 0, HWS_E_TOO_BIG if the room is too small (nothing is written), HWS_E_UNSUPPORTED (raw, without
+ *         RDMA and HWS_FEATURE_UCX_RMA)
  * @thread any  @blocks for milliseconds the first time  @owns fills the caller's memory  @since 0.1
  * @ucx ucp_rkey_pack
  */

@@ -1723,7 +1723,7 @@ unsafe extern "C" {
 
     /// Pack the key by which a peer reaches a registered memory: bytes to be sent to it by any means. They carry a version, the address and length, and what UCX needs for every kind of endpoint.
     ///
-    /// Threads: any. Blocks: for milliseconds the first time. Owns: fills the caller's memory. Returns: 0, HWS_E_TOO_BIG if the room is too small (nothing is written).
+    /// Threads: any. Blocks: for milliseconds the first time. Owns: fills the caller's memory. Returns: 0, HWS_E_TOO_BIG if the room is too small (nothing is written), HWS_E_UNSUPPORTED (raw, without RDMA and HWS_FEATURE_UCX_RMA).
     pub fn hws_rkey_pack(memory: hws_id, flags: u32, packed: *mut c_void, size: u64, needed: *mut u64) -> i32;
 
     /// Make a packed key usable on one endpoint, whose peer must be the process that packed it.
