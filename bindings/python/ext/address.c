@@ -146,9 +146,12 @@ static PyObject *connect_address(PyObject *self, PyObject *args)
     e.close_timeout_ns = closing;
     e.sink = (hws_sink){.callback = core_event, .callback_arg = c};
     op_options(connecting, timeout, 0, 0, &o);
+    Py_INCREF((PyObject *)connecting); /* another thread may tell its end before this one goes on */
     UNLOCKED(
         r = hws_connect_address(c->id, address, (uint64_t)length, &e, &o, &id, &connecting->id));
-    if ((op = op_posted(connecting, r)) == NULL) {
+    op = op_posted(connecting, r);
+    Py_DECREF((PyObject *)connecting);
+    if (op == NULL) {
         return NULL;
     }
     return Py_BuildValue("KN", (unsigned long long)id, op);

@@ -151,8 +151,11 @@ static PyObject *connect_to(PyObject *self, PyObject *args)
     e.local_address = local;
     e.sink = (hws_sink){.callback = core_event, .callback_arg = c};
     op_options(connecting, timeout, 0, 0, &o);
+    Py_INCREF((PyObject *)connecting); /* another thread may tell its end before this one goes on */
     UNLOCKED(r = hws_connect(c->id, host, port, &e, &o, &id, &connecting->id));
-    if ((op = op_posted(connecting, r)) == NULL) {
+    op = op_posted(connecting, r);
+    Py_DECREF((PyObject *)connecting);
+    if (op == NULL) {
         return NULL;
     }
     return Py_BuildValue("KN", (unsigned long long)id, op);

@@ -11,7 +11,11 @@ PyTypeObject *op_type;
 
 /* ---- Making and freeing: operations are taken from a list of free ones ---- */
 
+#if defined(__SANITIZE_ADDRESS__)
+#define FREE_MAX 0 /* it must see what is used after it was freed */
+#else
 #define FREE_MAX 256
+#endif
 static struct op *free_ops; /* chained by `callback`; GIL */
 static int free_count;
 

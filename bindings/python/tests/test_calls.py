@@ -4,6 +4,7 @@ SANITIZED
 """
 
 import asyncio
+import threading
 
 import pytest
 
@@ -97,3 +98,28 @@ async def test_another_operation_ends_while_one_is_awaited(pair):
     assert waiting.result() == 1
     first.append(0)  # and the buffer was given back
     second.append(0)
+
+
+def test_a_connect_ends_while_it_is_posted(context):
+    """Another thread may tell the end of an operation before the thread that posted it goes on."""
+    worker, over = hawser.Worker(context), threading.Event()
+
+    def make_progress():
+        while not over.is_set():
+            worker.progress()
+
+    thread = threading.Thread(target=make_progress)
+    thread.start()
+    address = worker.address(hello=False)
+    try:
+        made = [hawser.connect_address(address, worker=worker, lazy=True) for _ in range(200)]
+        for connecting in made:
+            connecting.operation.wait(10)
+    finally:
+        over.set()
+        thread.join()
+    assert len({id(connecting.operation) for connecting in made}) == len(made)
+    assert [connecting.operation.result() for connecting in made] == [c.endpoint.id for c in made]
+    for connecting in made:
+        connecting.endpoint.close()
+    worker.close().wait(10)
