@@ -223,7 +223,7 @@ static int look_at_cold(struct hws__worker *w)
 
     for (int i = 0; i < n; i++) {
         if (events[i].data.ptr != NULL) {
-            hws__uworker_heat(events[i].data.ptr);
+            hws__uworker_announced(events[i].data.ptr);
             hot++;
         }
     }
@@ -238,7 +238,7 @@ static int look_at_cold(struct hws__worker *w)
 static int check_cold(struct hws__worker *w, uint64_t now)
 {
     bool all = now - w->cold_checked >= HWS__SAFETY_NS;
-    int lost = 0;
+    int found = 0;
 
     if (!all && w->deaf_count == 0) {
         return 0;
@@ -251,15 +251,16 @@ static int check_cold(struct hws__worker *w, uint64_t now)
             continue;
         }
         if (hws__ucx.ucp_worker_progress(u->ucx) != 0) {
-            look_at_cold(w);
-            lost += !u->hot && !u->deaf; /* else it was announced just now */
+            /* A sender that was stopped between writing and announcing it still may: cooling tells. */
+            u->unannounced = !u->deaf;
+            found++;
             hws__uworker_heat(u);
+            look_at_cold(w);
         } else if (hws__uworker_cool(u) < 0) {
             hws__uworker_heat(u);
         }
     }
-    HWS__COUNT(w, safety_wakeups, lost);
-    return lost;
+    return found;
 }
 
 /* UCX workers that had nothing to do for long are watched instead of swept. */
@@ -478,7 +479,7 @@ void hws__sleep(struct hws__worker *w, uint64_t timeout_ns, int extra_fd)
     hws__wakefd_drain(w);
     for (int i = 0; i < n; i++) {
         if (events[i].data.ptr != NULL && !hws__uworker_stale(w, events[i].data.ptr)) {
-            hws__uworker_heat(events[i].data.ptr);
+            hws__uworker_announced(events[i].data.ptr);
         }
     }
     if (extra_fd >= 0) {

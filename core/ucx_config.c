@@ -28,6 +28,8 @@ static const struct hws__kv tcp_pairs[] = {
     {"TCP_KEEPCNT", "2"},
 };
 
+static const struct hws__kv no_net_pairs[] = {{"NET_DEVICES", "all"}};
+
 static const struct hws__kv common_pairs[] = {{"MAX_EAGER_RAILS", "1"}};
 
 static const struct hws__kv shm_pairs[] = {{"POSIX_ERROR_HANDLING", "y"}};
@@ -90,7 +92,9 @@ size_t hws__ucx_config_defaults(int profile, struct hws__kv *out, size_t cap)
     else
         tls.value = hws__cuda_present() ? "posix,cma,self,tcp,cuda" : "posix,cma,self,tcp";
     add_pairs(&list, &tls, 1);
-    if (profile != HWS__PROFILE_SHM)
+    if (profile == HWS__PROFILE_SHM)
+        ADD(&list, no_net_pairs);
+    else
         ADD(&list, tcp_pairs);
     ADD(&list, common_pairs);
     if (hws__rdma_present())
@@ -281,6 +285,15 @@ bool hws__ucx_config_by_user(const char *key, const char *const *pairs)
     return getenv(variable) != NULL;
 }
 
+/* What keeps a refused shared-memory peer off the main worker; and what no transport there takes, of
+ * which UCX warns. */
+static bool is_fixed(int profile, const char *key)
+{
+    return (profile == HWS__PROFILE_TCP && strcmp(key, "TLS") == 0) ||
+           (profile == HWS__PROFILE_SHM &&
+            (strcmp(key, "NET_DEVICES") == 0 || starts(key, "TCP_")));
+}
+
 /* A default that this version does not have costs its benefit, not the context. */
 static void set_default(ucp_config_t *config, const struct hws__kv *pair)
 {
@@ -296,11 +309,8 @@ static int32_t set_user_pairs(ucp_config_t *config, int profile, const char *con
     for (size_t i = 0; pairs != NULL && pairs[i] != NULL; i += 2) {
         if (pairs[i + 1] == NULL)
             return hws__fail(HWS_E_CONFIG, 0, "configuration key '%s' has no value", pairs[i]);
-        /* What keeps a refused shared-memory peer off the main worker is not negotiable. */
-        if (profile == HWS__PROFILE_TCP && strcmp(bare(pairs[i]), "TLS") == 0)
+        if (is_fixed(profile, bare(pairs[i])))
             continue;
-        if (profile == HWS__PROFILE_SHM && starts(bare(pairs[i]), "TCP_"))
-            continue; /* UCX warns of what no transport takes */
         const int32_t rc = hws__ucx_config_set(config, pairs[i], pairs[i + 1]);
         if (rc != 0)
             return rc;
@@ -318,9 +328,7 @@ int32_t hws__ucx_config(int profile, const char *const *pairs, ucp_config_t **ou
     if (status != UCS_OK)
         return hws__fail_ucx(status, 0, "cannot read UCX's configuration");
     for (size_t i = 0; i < n; i++) {
-        const int forced = profile == HWS__PROFILE_TCP && strcmp(ours[i].key, "TLS") == 0;
-
-        if (forced || !hws__ucx_config_by_user(ours[i].key, pairs))
+        if (is_fixed(profile, ours[i].key) || !hws__ucx_config_by_user(ours[i].key, pairs))
             set_default(config, &ours[i]);
     }
     const int32_t rc = set_user_pairs(config, profile, pairs);

@@ -218,6 +218,12 @@ void hws__uworker_heat(struct hws__uworker *u)
     hws__uworker_heat_again(u);
 }
 
+void hws__uworker_announced(struct hws__uworker *u)
+{
+    u->unannounced = false;
+    hws__uworker_heat(u);
+}
+
 void hws__uworker_heat_again(struct hws__uworker *u)
 {
     if (!u->hot) {
@@ -236,6 +242,8 @@ int32_t hws__uworker_cool(struct hws__uworker *u)
     }
     u->hot = false;
     hws__list_remove(&u->hot_link);
+    HWS__COUNT(u->worker, safety_wakeups, u->unannounced);
+    u->unannounced = false;
     return HWS_OK;
 }
 

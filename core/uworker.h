@@ -47,9 +47,10 @@ struct hws__uworker {
     uint32_t pending;        /* requests of operations that it holds */
     uint32_t burying;        /* UCX endpoints that are being closed */
     uint64_t dead_since;
-    bool dead;                       /* leaves at the end of the sweep */
-    bool replaced;                   /* TCP: leaves with its last endpoint */
-    bool place_given;                /* isolated: another one lives in its reservation */
+    bool dead;        /* leaves at the end of the sweep */
+    bool replaced;    /* TCP: leaves with its last endpoint */
+    bool unannounced; /* the safety net has heated it, its descriptor has not spoken yet */
+    bool place_given; /* isolated: another one lives in its reservation */
     struct hws__acceptors acceptors; /* TCP */
     uint32_t idle;                   /* sweeps without work */
     struct hws__list link;           /* of the worker */
@@ -85,6 +86,8 @@ void hws__uworker_retire(struct hws__uworker *u);
 /** Whether a pointer from an epoll event is not one of the worker's any more. */
 bool hws__uworker_stale(struct hws__worker *w, const struct hws__uworker *u);
 void hws__uworker_heat(struct hws__uworker *u);
+/** Its descriptor became readable: it is hot. */
+void hws__uworker_announced(struct hws__uworker *u);
 /** Keep it hot without resetting its idleness. */
 void hws__uworker_heat_again(struct hws__uworker *u);
 /** Arm; 0 and cold, or HWS_E_BUSY and still hot. */

@@ -132,6 +132,20 @@ Test(ucx_config, nobody_wins_over_tcp_only, .init = load)
     cr_assert_not_null(strstr(text, "UCX_TLS=tcp,self"));
 }
 
+Test(ucx_config, shared_memory_alone_knows_no_network, .init = load)
+{
+    static char text[64 << 10];
+
+    setenv("UCX_NET_DEVICES", "absent0", 1);
+    config_text(HWS__PROFILE_SHM, PAIRS("NET_DEVICES", "absent1", "UCX_TCP_KEEPINTVL", "2s"), text,
+                sizeof(text));
+    cr_assert_not_null(strstr(text, "UCX_TLS=posix,cma,self"));
+    cr_assert_not_null(strstr(text, "UCX_NET_DEVICES=all\n"));
+    cr_assert_not(hws__ucx_config_by_user("TLS", NULL));
+    cr_assert(hws__ucx_config_by_user("NET_DEVICES", NULL));
+    cr_assert(hws__ucx_config_by_user("TLS", PAIRS("UCX_TLS", "tcp")));
+}
+
 /* ---- a connection in one process, to see what arrived ---- */
 
 struct side {
