@@ -17,7 +17,7 @@
 
 /** Segments from here on are parts of their own. */
 #define HWS__MULTI_LARGE (UINT64_C(64) << 10)
-#define HWS__MULTI_COALESCE UINT64_C(8192)
+#define HWS__MULTI_COALESCE UINT64_C(32768)
 #define HWS__MULTI_COALESCE_MAX (UINT64_C(1) << 20)
 #define HWS__MULTI_COUNT 65536u
 /** The index of the part that holds the gathered segments. */

@@ -1262,7 +1262,7 @@ typedef struct hws_multi_opts {
     uint32_t struct_size;
     uint32_t flags;    /* 0 */
     uint64_t coalesce; /* segments in host memory of up to 64 KiB each travel inside the list when
-                          they have no more bytes than this together; 0: 8192, at most 1 MiB */
+                          they have no more bytes than this together; 0: 32768, at most 1 MiB */
 } hws_multi_opts;
 
 /** hws_multi_recv_opts.flags */

@@ -927,7 +927,7 @@ pub struct hws_multi_opts {
     pub struct_size: u32,
     /// 0
     pub flags: u32,
-    /// segments in host memory of up to 64 KiB each travel inside the list when they have no more bytes than this together; 0: 8192, at most 1 MiB
+    /// segments in host memory of up to 64 KiB each travel inside the list when they have no more bytes than this together; 0: 32768, at most 1 MiB
     pub coalesce: u64,
 }
 

@@ -65,7 +65,7 @@ class Endpoint(_core.Endpoint):
     ) -> _core.Operation:
         """Send buffers, of any mix of sizes and kinds of memory, as one message.
 
-        coalesce: small ones travel together up to so many bytes; 8192 if 0, at most 1 MiB.
+        coalesce: small ones travel together up to so many bytes; 32768 if 0, at most 1 MiB.
         Raises TooBigError over what the peer takes.
         """
         return _core.multi_send(self.worker, self.id, buffers, tag, timeout, coalesce)
