@@ -78,23 +78,6 @@ static void retire(struct hws__worker *w, struct hws__uworker *u)
     hws__uworker_retire(u);
 }
 
-static bool order(struct hws__worker *w, enum want want, uint64_t delay_ns);
-
-/* At the cap, a spare gives its place to an endpoint that cannot use the spare itself. */
-static void trade_spares(struct hws__worker *w)
-{
-    while (!hws__list_empty(&w->spares) && count_waiting(w, WANT_FULL) > w->full_coming) {
-        struct hws__uworker *u =
-            hws__container(hws__list_pop(&w->spares), struct hws__uworker, link);
-
-        u->place_given = order(w, WANT_FULL, 0);
-        retire(w, u);
-        if (!u->place_given) {
-            hws__endpoint_uworker(pop_waiting(w, WANT_FULL), NULL);
-        }
-    }
-}
-
 static void deliver_isolated(struct hws__worker *w, enum want want, struct hws__uworker *u)
 {
     struct hws__endpoint *ep = pop_waiting(w, want);
@@ -103,7 +86,6 @@ static void deliver_isolated(struct hws__worker *w, enum want want, struct hws__
         hand_over(ep, u);
     } else if (want == WANT_SPARE) {
         hws__list_append(&w->spares, &u->link);
-        trade_spares(w);
     } else {
         retire(w, u);
     }
@@ -127,6 +109,8 @@ static void deliver_tcp(struct hws__worker *w, struct hws__uworker *u)
     }
 }
 
+static void settle_full(struct hws__worker *w);
+
 /* The background thread has made one (or failed). */
 static void created(struct hws__worker *w, void *arg)
 {
@@ -144,12 +128,12 @@ static void created(struct hws__worker *w, void *arg)
     *coming(w, want) -= 1;
     if (u != NULL) {
         deliver_isolated(w, want, u);
-        return;
     }
     /* There is none to be had: whoever waits learns it now. */
-    while ((ep = pop_waiting(w, want)) != NULL) {
+    while (u == NULL && want == WANT_SPARE && (ep = pop_waiting(w, want)) != NULL) {
         hws__endpoint_uworker(ep, NULL);
     }
+    settle_full(w);
 }
 
 static void run_create(struct hws__job *job)
@@ -214,6 +198,30 @@ static uint32_t unclaimed(const struct hws__worker *w)
     return w->spares_coming > claims ? w->spares_coming - claims : 0;
 }
 
+/* At the cap, a spare gives its place to an endpoint that cannot use the spare itself. */
+static bool trade_spare(struct hws__worker *w)
+{
+    struct hws__uworker *u = hws__container(hws__list_pop(&w->spares), struct hws__uworker, link);
+    bool ordered = order(w, WANT_FULL, 0);
+
+    u->place_given = ordered;
+    retire(w, u);
+    return ordered;
+}
+
+/* Endpoints for which nothing is on its way get a spare's place; they hear of it if there will be none. */
+static void settle_full(struct hws__worker *w)
+{
+    while (count_waiting(w, WANT_FULL) > w->full_coming) {
+        if (hws__list_empty(&w->spares) && unclaimed(w) != 0) {
+            return;
+        }
+        if (hws__list_empty(&w->spares) || !trade_spare(w)) {
+            hws__endpoint_uworker(pop_waiting(w, WANT_FULL), NULL);
+        }
+    }
+}
+
 void hws__spares_fill(struct hws__worker *w, uint64_t delay_ns)
 {
     uint32_t have = unclaimed(w);
@@ -257,20 +265,15 @@ static void request_spare(struct hws__worker *w, struct hws__endpoint *ep)
         return;
     }
     hws__spares_fill(w, SPARE_DELAY_NS);
+    settle_full(w);
 }
 
 static void request_full(struct hws__worker *w, struct hws__endpoint *ep)
 {
-    bool ordered = order_isolated(w, WANT_FULL, 0);
-
-    if (!ordered && unclaimed(w) == 0 && hws__list_empty(&w->spares)) {
-        hws__endpoint_uworker(ep, NULL);
-        return;
-    }
     hws__list_append(&w->waiting, &ep->wait_link);
-    if (!ordered) {
+    if (!order_isolated(w, WANT_FULL, 0)) {
         hws__background_hurry(&w->context->background, run_create);
-        trade_spares(w);
+        settle_full(w);
     }
 }
 

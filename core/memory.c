@@ -357,13 +357,12 @@ static int32_t pack(struct hws__memory *m, struct hws__packed *out)
     out->base = (uint64_t)(uintptr_t)m->base;
     out->length = m->length;
     out->memory_kind = m->memory_kind;
-    out->raw = m->context->ucx_rma;
     return s == UCS_OK ? HWS_OK
                        : hws__fail_ucx(s, m->obj.id, "cannot pack the key: %s",
                                        hws__ucx.ucs_status_string(s));
 }
 
-int32_t hws__memory_pack(hws_id id, struct hws__packed *out)
+int32_t hws__memory_pack(hws_id id, bool raw, struct hws__packed *out)
 {
     struct hws__memory *m;
     int32_t r = HWS_OK;
@@ -371,7 +370,10 @@ int32_t hws__memory_pack(hws_id id, struct hws__packed *out)
     memset(out, 0, sizeof *out);
     pthread_mutex_lock(&lock);
     if ((m = find(id, &r)) != NULL) {
-        r = pack(m, out);
+        r = raw && !m->context->ucx_rma
+                ? hws__fail(HWS_E_UNSUPPORTED, id,
+                            "a raw key needs a context with HWS_FEATURE_UCX_RMA")
+                : pack(m, out);
     }
     pthread_mutex_unlock(&lock);
     return r;

@@ -45,10 +45,10 @@ struct hws__packed {
     hws_id memory;
     uint64_t key, base, length;
     uint32_t memory_kind;
-    bool raw; /* plain UCX programs can use it */
 };
 
-int32_t hws__memory_pack(hws_id id, struct hws__packed *out);
+/** `raw`: for a plain UCX program, which needs UCX's own remote access at this end. */
+int32_t hws__memory_pack(hws_id id, bool raw, struct hws__packed *out);
 void hws__memory_pack_free(struct hws__packed *p);
 
 #endif

@@ -450,10 +450,17 @@ static bool fall_asleep(struct hws__worker *w)
     return idle;
 }
 
+/* Its event may come from UCX's thread, see hws__spin_yield(). */
+static bool may_connect(const struct hws__uworker *u)
+{
+    return u->role != HWS__ISOLATED || u->only == NULL || !u->only->open;
+}
+
 void hws__sleep(struct hws__worker *w, uint64_t timeout_ns, int extra_fd)
 {
     struct epoll_event events[32];
     uint64_t now, deadline;
+    bool connecting = false;
     int epfd, n;
 
     if (!fall_asleep(w)) {
@@ -469,9 +476,6 @@ void hws__sleep(struct hws__worker *w, uint64_t timeout_ns, int extra_fd)
     epfd = w->epfd; /* the worker may end, and its number be another's, once it is not owned */
     hws__own_release(w);
     n = wait_for_events(epfd, events, 32, timeout_ns, extra_fd);
-    if (n != 0) {
-        sched_yield(); /* hws__spin_yield() tells why */
-    }
     /* Before it is owned again: the end of the worker waits for this, as its owner. */
     atomic_fetch_sub(&w->sleepers, 1);
     hws__own(w);
@@ -480,7 +484,11 @@ void hws__sleep(struct hws__worker *w, uint64_t timeout_ns, int extra_fd)
     for (int i = 0; i < n; i++) {
         if (events[i].data.ptr != NULL && !hws__uworker_stale(w, events[i].data.ptr)) {
             hws__uworker_announced(events[i].data.ptr);
+            connecting |= may_connect(events[i].data.ptr);
         }
+    }
+    if (connecting) {
+        sched_yield();
     }
     if (extra_fd >= 0) {
         n += look_at_cold(w);

@@ -24,13 +24,8 @@ int32_t hws_rkey_pack(hws_id memory, uint32_t flags, void *packed, uint64_t size
     if ((flags & ~(uint32_t)HWS_RKEY_RAW) != 0 || (packed == NULL && size != 0)) {
         return hws__fail(HWS_E_INVALID, memory, "flags %#x, or no room", flags);
     }
-    if ((r = hws__memory_pack(memory, &p)) < 0) {
+    if ((r = hws__memory_pack(memory, flags & HWS_RKEY_RAW, &p)) < 0) {
         return r;
-    }
-    if ((flags & HWS_RKEY_RAW) != 0 && !p.raw) {
-        hws__memory_pack_free(&p);
-        return hws__fail(HWS_E_UNSUPPORTED, memory,
-                         "a raw key needs a context with HWS_FEATURE_UCX_RMA");
     }
     n = flags & HWS_RKEY_RAW ? p.ucx_length : hws__rkey_blob_size(&p);
     if (needed != NULL) {

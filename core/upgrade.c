@@ -118,7 +118,8 @@ static bool move(struct hws__endpoint *ep, struct hws__uworker *u)
     s = hws__address_ep(ep, u, ep->worker_address, &ucx);
     if (s != UCS_OK || !is_shared(ucx)) {
         hws__log(HWS_LOG_INFO, "no shared memory with process %llu: %s",
-                 (unsigned long long)ep->peer_pid, hws__ucx.ucs_status_string(s));
+                 (unsigned long long)ep->peer_pid,
+                 s == UCS_OK ? "UCX chose TCP" : hws__ucx.ucs_status_string(s));
         HWS__COUNT(ep->worker, isolated, -1);
         hws__uworker_cut(u, s == UCS_OK ? ucx : NULL);
         return false;

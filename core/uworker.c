@@ -242,8 +242,10 @@ int32_t hws__uworker_cool(struct hws__uworker *u)
     }
     u->hot = false;
     hws__list_remove(&u->hot_link);
-    HWS__COUNT(u->worker, safety_wakeups, u->unannounced);
-    u->unannounced = false;
+    if (u->unannounced) {
+        HWS__COUNT(u->worker, safety_wakeups, 1);
+        u->unannounced = false;
+    }
     return HWS_OK;
 }
 
