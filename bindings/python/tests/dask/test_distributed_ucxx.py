@@ -59,6 +59,44 @@ def test_dask_is_not_loaded_for_it(python):
     assert run(python, program)[0] == ["[]"]
 
 
+BY_NAME = """
+import asyncio, distributed_ucxx, distributed.comm.ucx
+from distributed.comm import connect
+from distributed.comm.registry import get_backend
+
+async def talk(listener_class, connector_class):
+    async def handle(comm):
+        await comm.write(await comm.read())
+        await comm.close()
+
+    listener = await listener_class("ucx://127.0.0.1:0", handle)
+    try:
+        host, port = listener.get_host_port()
+        assert listener.listen_address == listener.contact_address == f"ucx://{host}:{port}"
+        comm = await connect(listener.contact_address)
+        await comm.write("over ucx")
+        assert comm.peer_address == listener.contact_address
+        print(await comm.read())
+        comm = await connector_class().connect(f"{host}:{port}")
+        print(comm.peer_address == f"ucx://{host}:{port}")
+        comm.abort()
+    finally:
+        listener.stop()
+
+asyncio.run(talk(distributed_ucxx.ucxx.UCXXListener, distributed_ucxx.ucxx.UCXXConnector))
+asyncio.run(talk(distributed.comm.ucx.UCXListener, distributed.comm.ucx.UCXConnector))
+
+distributed_ucxx.ucxx = None
+print(isinstance(get_backend("ucx"), distributed_ucxx.UCXXBackend))
+print(isinstance(get_backend("ucxx"), distributed_ucxx.UCXXBackendLegacyPrefix))
+"""
+
+
+def test_its_classes_work_by_name(python):
+    """A listener or connector made by hand is of ucx://; the backends are there whatever becomes of `ucxx`."""
+    assert run(python, BY_NAME)[0] == ["over", "ucx", "True"] * 2 + ["True"] * 2
+
+
 # ---- What Dask-CUDA does with it ----
 
 INITIALIZE = """

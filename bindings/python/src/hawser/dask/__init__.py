@@ -17,9 +17,9 @@ import distributed.comm as _  # noqa: F401
 from ._backend import HawserBackend, UCXBackend, UCXXBackend
 from ._comm import HawserComm
 from ._config import load_defaults
-from ._connector import HawserConnector
+from ._connector import HawserConnector, UCXConnector
 from ._initialize import initialize
-from ._listener import HawserListener
+from ._listener import HawserListener, UCXListener
 from ._owner import claim_ucx
 
 load_defaults()
@@ -49,6 +49,8 @@ __all__ = [
     "LocalCluster",
     "SSHCluster",
     "UCXBackend",
+    "UCXConnector",
+    "UCXListener",
     "UCXXBackend",
     "bandwidths",
     "claim_ucx",

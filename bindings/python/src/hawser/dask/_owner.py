@@ -58,6 +58,7 @@ def _rename() -> None:
     if module is not None:
         from ._backend import UCXBackend
         from ._comm import HawserComm
+        from ._connector import UCXConnector
         from ._listener import UCXListener
 
-        vars(module).update(UCX=HawserComm, UCXBackend=UCXBackend, UCXListener=UCXListener)
+        vars(module).update(UCX=HawserComm, UCXBackend=UCXBackend, UCXConnector=UCXConnector, UCXListener=UCXListener)

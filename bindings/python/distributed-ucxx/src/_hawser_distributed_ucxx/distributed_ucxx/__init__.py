@@ -8,6 +8,8 @@ from typing import Any
 
 from . import config, ucxx
 
+_ucxx = ucxx  # tests of others set the other name to None, to have UCX started anew
+
 __version__ = "0.52.0"
 __git_commit__ = ""
 
@@ -16,5 +18,5 @@ __all__ = ["UCXXBackend", "UCXXBackendLegacyPrefix", "__git_commit__", "__versio
 
 def __getattr__(name: str) -> Any:
     if name in ("UCXXBackend", "UCXXBackendLegacyPrefix"):
-        return getattr(ucxx, name)
+        return getattr(_ucxx, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

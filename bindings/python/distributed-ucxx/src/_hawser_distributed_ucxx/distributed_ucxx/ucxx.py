@@ -7,8 +7,8 @@ _CLASSES = {
     "UCXX": "HawserComm",
     "UCXXBackend": "UCXBackend",
     "UCXXBackendLegacyPrefix": "UCXXBackend",
-    "UCXXConnector": "HawserConnector",
-    "UCXXListener": "HawserListener",
+    "UCXXConnector": "UCXConnector",
+    "UCXXListener": "UCXListener",
 }
 
 
