@@ -66,7 +66,7 @@ void hws__credit_open(struct hws__endpoint *ep, uint32_t messages, uint32_t kib)
         if (messages != 0) {
             out->limit_messages = messages;
             out->limit_bytes = out->window_bytes = (uint64_t)kib << 10;
-            out->messages = messages;
+            out->messages = i != HWS__CREDIT_STREAM ? (int64_t)messages : MUCH;
             out->bytes = (int64_t)out->window_bytes;
         }
         set_next(ep->worker, &ep->credit.in[i]);
@@ -111,9 +111,10 @@ static void tell(struct hws__endpoint *ep, enum type type, uint32_t sort, uint64
 
 static uint32_t sort_of(const struct hws__op *op)
 {
-    return op->kind == HWS_EVENT_AM_SEND      ? HWS__CREDIT_AM
-           : op->kind == HWS_EVENT_MULTI_SEND ? HWS__CREDIT_MULTI
-                                              : HWS__CREDIT_TAG;
+    return op->kind == HWS_EVENT_AM_SEND       ? HWS__CREDIT_AM
+           : op->kind == HWS_EVENT_MULTI_SEND  ? HWS__CREDIT_MULTI
+           : op->kind == HWS_EVENT_STREAM_SEND ? HWS__CREDIT_STREAM
+                                               : HWS__CREDIT_TAG;
 }
 
 static bool waits(const struct hws__credit_out *out)
@@ -132,31 +133,39 @@ static bool may_go(const struct hws__credit_out *out, uint64_t bytes)
 
 int32_t hws__credit_wait(struct hws__post *p, uint32_t sort, uint64_t bytes)
 {
+    struct hws__credit_out *out = &p->ep->credit.out[sort];
+    bool first = !waits(out), ask = first || out->listened;
+    int32_t r;
+
+    if (p->ep->credit.resumed == p || (first && may_go(out, bytes))) {
+        return HWS_DONE;
+    }
+    if ((r = hws__credit_park(p, sort, bytes)) == HWS_OK && ask) {
+        tell(p->ep, ASK, sort, p->tag, 0);
+    }
+    return r;
+}
+
+int32_t hws__credit_park(struct hws__post *p, uint32_t sort, uint64_t bytes)
+{
     struct hws__credit *c = &p->ep->credit;
     struct hws__credit_out *out = &c->out[sort];
-    bool first = !waits(out);
     struct hws__op *op;
     int32_t r;
 
-    if (c->resumed == p || (first && may_go(out, bytes))) {
-        return HWS_DONE;
-    }
     if ((r = hws__post_park(p)) < 0) {
         return r;
     }
     op = p->op;
     op->stage = HWS__STAGE_CREDIT;
     op->credit_bytes = bytes;
-    hws__list_append(&out->waiting, &op->match);
-    c->waiting++;
-    if (first) {
+    if (!waits(out)) {
         out->messages -= MUCH;
         out->bytes -= MUCH;
     }
+    hws__list_append(&out->waiting, &op->match);
+    c->waiting++;
     HWS__COUNT(p->worker, credit_waits, 1);
-    if (first || out->listened) {
-        tell(p->ep, ASK, sort, p->tag, 0);
-    }
     p->worker->todo = true; /* a sleeper must see the answer */
     return HWS_OK;
 }
@@ -173,7 +182,9 @@ void hws__credit_unwait(struct hws__op *op)
         out->messages += MUCH;
         out->bytes += MUCH;
         out->listened = false;
-        tell(ep, CLEAR, sort, 0, 0);
+        if (sort != HWS__CREDIT_STREAM) {
+            tell(ep, CLEAR, sort, 0, 0);
+        }
     } else {
         hws__endpoint_attend(ep); /* one that fits may be the first now */
     }
@@ -191,9 +202,23 @@ static struct hws__op *first_waiting(struct hws__credit_out *out, uint64_t tag, 
     return NULL;
 }
 
+uint64_t hws__credit_stream_left(const struct hws__credit *c)
+{
+    const struct hws__credit_out *out = &c->out[HWS__CREDIT_STREAM];
+    int64_t left = out->bytes + (waits(out) ? MUCH : 0);
+
+    return left > 0 ? (uint64_t)left : 0;
+}
+
+uint64_t hws__credit_stream_step(const struct hws__credit *c)
+{
+    return step(c->out[HWS__CREDIT_STREAM].window_bytes);
+}
+
 void hws__credit_push(struct hws__endpoint *ep)
 {
-    for (uint32_t i = 0; i < HWS__CREDIT_SORTS; i++) {
+    hws__stream_push(ep, &ep->credit.out[HWS__CREDIT_STREAM].waiting);
+    for (uint32_t i = 0; i < HWS__CREDIT_STREAM; i++) {
         struct hws__credit_out *out = &ep->credit.out[i];
 
         while (waits(out) && ep->ucx != NULL && !ep->failed) {
@@ -232,7 +257,7 @@ static void give_back(struct hws__endpoint *ep, uint32_t sort, bool due)
     fold(in);
     messages = in->messages - in->messages_told;
     bytes = in->bytes - in->bytes_told;
-    if (messages == 0 || !limited(w) ||
+    if ((messages | bytes) == 0 || !limited(w) ||
         !(due || messages >= step(w->credit_messages) || bytes >= step(w->credit_bytes))) {
         return;
     }
@@ -449,12 +474,19 @@ static void on_clear(struct hws__endpoint *ep, uint32_t sort, bool gone)
 void hws__credit_end(struct hws__endpoint *ep, int32_t status)
 {
     for (uint32_t i = 0; i < HWS__CREDIT_SORTS; i++) {
-        struct hws__credit_out *out = &ep->credit.out[i];
+        struct hws__list *waiting = &ep->credit.out[i].waiting;
 
-        while (waits(out)) {
-            hws__op_finish(hws__container(out->waiting.next, struct hws__op, match), status);
+        for (struct hws__list *n = waiting->next, *next; n != waiting; n = next) {
+            struct hws__op *op = hws__container(n, struct hws__op, match);
+
+            next = n->next;
+            if (op->stage == HWS__STAGE_CREDIT) { /* else UCX has a part of it, and ends it */
+                hws__op_finish(op, status);
+            }
         }
-        on_clear(ep, i, true);
+        if (i != HWS__CREDIT_STREAM) {
+            on_clear(ep, i, true);
+        }
     }
     hws__cuda_wait_end(ep, status);
 }
@@ -471,6 +503,7 @@ void hws__credit_closing(struct hws__endpoint *ep)
 {
     struct hws__list *kept = &ep->worker->kept;
 
+    hws__credit_took_bytes(ep, &ep->credit, MUCH / 2);
     take_all(&ep->scope);
     take_all(&ep->multi_scope);
     for (struct hws__list *n = kept->next; n != kept; n = n->next) {
@@ -582,7 +615,8 @@ ucs_status_t hws__credit_cb(void *arg, const void *header, size_t header_length,
     if (header_length == sizeof m) {
         memcpy(&m, header, sizeof m);
     }
-    if (header_length != sizeof m || length != 0 || m.sort >= HWS__CREDIT_SORTS) {
+    if (header_length != sizeof m || length != 0 || m.sort >= HWS__CREDIT_SORTS ||
+        (m.sort == HWS__CREDIT_STREAM && m.type != LIMIT)) {
         hws__endpoint_fail(ep, HWS_E_PROTOCOL, "a damaged message about credits");
         return UCS_OK;
     }

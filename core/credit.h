@@ -2,7 +2,7 @@
  * Credits: what a peer may send before this side has taken it.
  *
  * Each direction of a connection has a window for each sort of message: tagged, active and
- * multi-buffer; the hellos say how many messages and bytes each side lets wait. A sender counts what
+ * multi-buffer, and one for its stream; the hellos say how many messages and bytes each side lets wait. A sender counts what
  * it sends down and the receiver tells it what its program took, in steps of a quarter of the window.
  * What does not fit waits as an operation of its endpoint, in order: deadlines, cancelling, closing
  * and failures end it like any other.
@@ -17,7 +17,8 @@
  *   CLEAR                    ->      nothing waits any more
  *
  * All but ASK, LIMIT and CLEAR are there so that a receive which waits for one tag gets its message
- * while those of other tags fill the window. Their order per tag stays.
+ * while those of other tags fill the window. Their order per tag stays. A stream has bytes, no messages,
+ * and needs only LIMIT: a send goes in parts as large as what is left, see stream_parts.c.
  */
 #ifndef HWS_CORE_CREDIT_H
 #define HWS_CORE_CREDIT_H
@@ -37,7 +38,8 @@ struct hws__worker;
 #define HWS__CREDIT_TAG 0u
 #define HWS__CREDIT_AM 1u
 #define HWS__CREDIT_MULTI 2u
-#define HWS__CREDIT_SORTS 3u
+#define HWS__CREDIT_STREAM 3u
+#define HWS__CREDIT_SORTS 4u
 
 /** Defaults of hws_worker_opts. */
 #define HWS__CREDIT_BYTES (UINT64_C(64) << 20)
@@ -93,6 +95,13 @@ static inline bool hws__credit_fits(const struct hws__credit *c, uint32_t sort, 
  */
 int32_t hws__credit_wait(struct hws__post *p, uint32_t sort, uint64_t bytes);
 
+/** Take the operation of a send that waits for its turn behind the others of its sort. */
+int32_t hws__credit_park(struct hws__post *p, uint32_t sort, uint64_t bytes);
+/** Bytes of the peer's stream that may be sent now. */
+uint64_t hws__credit_stream_left(const struct hws__credit *c);
+/** The least that is worth a part of its own: what the peer takes before it says so. */
+uint64_t hws__credit_stream_step(const struct hws__credit *c);
+
 /** It went. */
 static inline void hws__credit_spend(struct hws__credit *c, uint32_t sort, uint64_t bytes)
 {
@@ -116,6 +125,18 @@ void hws__credit_return(struct hws__endpoint *ep, uint32_t sort);
         }                                                                                          \
     } while (0)
 
+/** Bytes of the stream were taken, or will be by a receive that waits for all of them. Owner only. */
+static inline void hws__credit_took_bytes(struct hws__endpoint *ep, struct hws__credit *c,
+                                          uint64_t bytes)
+{
+    struct hws__credit_in *in = &c->in[HWS__CREDIT_STREAM];
+
+    in->bytes += bytes;
+    if (__builtin_expect(in->bytes >= in->bytes_next, 0)) {
+        hws__credit_return(ep, HWS__CREDIT_STREAM);
+    }
+}
+
 /** A message waits for its receiver. Owner only. */
 void hws__credit_hold(struct hws__message *m, uint32_t sort, uint64_t bytes);
 /** Its receiver has it, or it is given up; nothing the second time. Owner only. */
@@ -130,6 +151,8 @@ void hws__credit_recall(struct hws__worker *w, struct hws__endpoint *ep, uint32_
                         const struct hws__op *op);
 /** Send what waits and fits now. Owner only, outside UCX callbacks. */
 void hws__credit_push(struct hws__endpoint *ep);
+/** The same of the stream, in parts. */
+void hws__stream_push(struct hws__endpoint *ep, struct hws__list *waiting);
 /** One that waits is about to end. Part of hws__op_unlink(). */
 void hws__credit_unwait(struct hws__op *op);
 /** End all that wait. Owner only, outside UCX callbacks. */

@@ -5,8 +5,23 @@
 #include "progress.h"
 #include "ucx_loader.h"
 
+/* It does not fit as a whole: it goes in parts, behind those that wait already. */
+static int32_t send_later(struct hws__post *p, uint64_t bytes)
+{
+    int32_t r = hws__credit_park(p, HWS__CREDIT_STREAM, bytes);
+
+    if (r == HWS_OK) {
+        p->op->memory_kind = p->opts->memory_kind;
+        p->op->done_tag = 0;
+        hws__endpoint_attend(p->ep);
+        p->worker->todo = true; /* a sleeper must see the answer */
+    }
+    return r;
+}
+
 static int32_t send_run(struct hws__post *p)
 {
+    uint64_t bytes = hws__bytes(p->buffer, p->length, p->opts->flags);
     struct hws__endpoint *ep = p->ep;
     ucp_request_param_t param;
     struct hws__op *op;
@@ -15,8 +30,11 @@ static int32_t send_run(struct hws__post *p)
     if (!ep->open && ep->credit.resumed != p) {
         return hws__endpoint_refuse(p->ep, p->source);
     }
-    if (hws__bytes(p->buffer, p->length, p->opts->flags) == 0) {
+    if (bytes == 0) {
         return HWS_DONE; /* UCX takes an empty piece of a stream for a mistake */
+    }
+    if (__builtin_expect(!hws__credit_fits(&ep->credit, HWS__CREDIT_STREAM, bytes), 0)) {
+        return send_later(p, bytes);
     }
     if ((op = hws__op_next(p)) == NULL) {
         return HWS_E_TOO_MANY;
@@ -25,16 +43,7 @@ static int32_t send_run(struct hws__post *p)
     r = hws__op_posted(
         p, op, ep->uworker,
         hws__ucx.ucp_stream_send_nbx(ep->ucx, hws__op_buffer(p, op), p->length, &param));
-    if (r >= 0) {
-        p->done_length = hws__bytes(p->buffer, p->length, p->opts->flags);
-        ep->traffic.out[HWS_TRAFFIC_STREAM].count++;
-        ep->traffic.out[HWS_TRAFFIC_STREAM].bytes += p->done_length;
-        if (r == HWS_OK) {
-            op->done_length = p->done_length;
-        }
-        hws__uworker_heat(ep->uworker);
-    }
-    return r;
+    return hws__post_sent(p, op, r, HWS_TRAFFIC_STREAM, HWS__CREDIT_STREAM, bytes, 0);
 }
 
 int32_t hws_stream_send(hws_id endpoint, const void *buffer, uint64_t length,
@@ -51,18 +60,29 @@ int32_t hws_stream_send(hws_id endpoint, const void *buffer, uint64_t length,
     return hws__post(&p, opts, op);
 }
 
+/* Bytes were received, of which `credited` had been told to the peer beforehand. */
+static void arrived(struct hws__endpoint *ep, uint64_t bytes, uint64_t credited)
+{
+    ep->traffic.in[HWS_TRAFFIC_STREAM].count++;
+    ep->traffic.in[HWS_TRAFFIC_STREAM].bytes += bytes;
+    hws__credit_took_bytes(ep, &ep->credit, bytes - credited);
+}
+
 static void received(void *request, ucs_status_t status, size_t length, void *user_data)
 {
     struct hws__op *op = user_data;
+    bool credited = op->stage == HWS__STAGE_UCX && (op->flags & HWS_OP_WAIT_ALL) != 0;
 
     op->done_length = length;
-    op->ep->traffic.in[HWS_TRAFFIC_STREAM].count++;
-    op->ep->traffic.in[HWS_TRAFFIC_STREAM].bytes += length;
+    if (op->stage == HWS__STAGE_UCX && !atomic_load(&op->uworker->destroying)) {
+        arrived(op->ep, length, credited ? length : 0);
+    }
     hws__op_ucx_done(request, status, op);
 }
 
 static int32_t recv_run(struct hws__post *p)
 {
+    uint64_t bytes = hws__bytes(p->buffer, p->length, p->opts->flags);
     struct hws__endpoint *ep = p->ep;
     ucp_request_param_t param;
     struct hws__op *op;
@@ -72,7 +92,7 @@ static int32_t recv_run(struct hws__post *p)
     if (!ep->open && !(ep->peer_closed && ep->ucx != NULL && !ep->closing)) {
         return hws__endpoint_refuse(p->ep, p->source);
     }
-    if (hws__bytes(p->buffer, p->length, p->opts->flags) == 0) {
+    if (bytes == 0) {
         return HWS_DONE; /* nothing fits: UCX refuses it */
     }
     if ((op = hws__op_next(p)) == NULL) {
@@ -90,10 +110,14 @@ static int32_t recv_run(struct hws__post *p)
         hws__ucx.ucp_stream_recv_nbx(ep->ucx, hws__op_buffer(p, op), p->length, &got, &param));
     if (r == HWS_DONE) {
         p->done_length = got;
-        ep->traffic.in[HWS_TRAFFIC_STREAM].count++;
-        ep->traffic.in[HWS_TRAFFIC_STREAM].bytes += got;
+        arrived(ep, got, 0);
     } else if (r == HWS_OK) {
+        op->done_tag = 0;
         hws__uworker_heat(ep->uworker);
+        if (p->opts->flags & HWS_OP_WAIT_ALL) {
+            /* It ends with its last byte: the peer could not send that without credit for all. */
+            hws__credit_took_bytes(ep, &ep->credit, bytes);
+        }
         if (!ep->open) {
             /* The peer has said goodbye and nothing is buffered: nothing will come. */
             op->wanted = HWS_E_PEER_CLOSED;

@@ -665,7 +665,8 @@ HWS_API int32_t hws_endpoint_query(hws_id endpoint, hws_endpoint_info *out);
  * 9. Operations and queues
  *
  * CREDITS. What a peer has sent and the receiver's program has not taken yet is bounded, for each
- * connection and direction and for each of three sorts: tagged, active and multi-buffer messages.
+ * connection and direction and for each of four sorts: tagged, active and multi-buffer messages, and
+ * the bytes of the stream (no messages are counted there).
  * hws_worker_opts.credit_messages and credit_bytes are the receiver's; peers learn them when they
  * connect. A message is taken when a receive gets it, a probe takes it, its handler is called with
  * it or hws_queue_pop() returns its event; a buffer that is kept after that costs no credit. A send
@@ -673,9 +674,10 @@ HWS_API int32_t hws_endpoint_query(hws_id endpoint, hws_endpoint_info *out);
  * end it, and a flush or close of its endpoint waits for it. A message larger than the window goes
  * when nothing else waits. While a window is full, a receive still gets the message it matches, ahead
  * of those it does not match; only then may a message overtake one of another tag. Active messages
- * of all ids wait in one line: a program must pop all queues that its handlers feed. No credits on
- * raw endpoints, for streams (UCX keeps the bytes that nobody reads) and for
- * remote memory access.
+ * of all ids wait in one line: a program must pop all queues that its handlers feed. A send on a stream
+ * goes in parts, as there is credit; if it is ended early, the length of its event is what went. Bytes
+ * are taken when a receive gets them, with HWS_OP_WAIT_ALL already when it is posted. No credits on raw
+ * endpoints and for remote memory access.
  *
  * GPU. Memory of kind HWS_MEMORY_CUDA or HWS_MEMORY_CUDA_MANAGED needs a UCX with CUDA
  * (HWS_E_BUFFER_KIND without). The CUDA context that is current on the thread that registers such

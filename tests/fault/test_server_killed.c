@@ -19,6 +19,7 @@
 #define RECEIVES 8
 #define SENDS 32
 #define ROUNDS 6
+#define WINDOW (8u << 20) /* less than what is sent: some waits for credit */
 #define LIMIT_NS (100 * T_MS)
 
 static hws_id context, worker;
@@ -40,7 +41,7 @@ static void on_message(void *arg, const hws_event *event)
 
 static void open_worker(void)
 {
-    hws_worker_opts opts = {.struct_size = sizeof opts};
+    hws_worker_opts opts = {.struct_size = sizeof opts, .credit_bytes = WINDOW};
     hws_am_opts am = {.struct_size = sizeof am, .sink = {.callback = on_message}};
 
     CHECK_OK(hws_context_open(NULL, &context));
@@ -137,6 +138,9 @@ static void post(struct connection *c, uint64_t size)
     }
     for (int i = 0; size != 0 && i < SENDS; i++, c->posted++) {
         CHECK_OK(hws_tag_send(c->endpoint, data, size, 7, &opts, &op));
+    }
+    for (int i = 0; size != 0 && i < SENDS; i++, c->posted++) {
+        CHECK_OK(hws_stream_send(c->endpoint, data, size, &opts, &op));
     }
 }
 

@@ -253,7 +253,11 @@ static void check_all(void)
 
 static void round_of(uint32_t mode, uint64_t seed)
 {
-    t_pair_opts opts = {.mode = mode, .close_timeout_ns = 200 * T_MS};
+    /* Every other round much waits for credit. */
+    hws_worker_opts tight = {
+        .struct_size = sizeof(tight), .credit_messages = 16, .credit_bytes = 64 << 10};
+    const hws_worker_opts *worker = seed % 2 == 0 ? &tight : NULL;
+    t_pair_opts opts = {.mode = mode, .close_timeout_ns = 200 * T_MS, .worker = {worker, worker}};
     hws_queue_opts queue_opts = {.struct_size = sizeof(queue_opts), .capacity = 1 << 14};
     hws_am_opts handler = {
         .struct_size = sizeof(handler), .flags = HWS_AM_DEFER, .sink = {.callback = on_message}};
