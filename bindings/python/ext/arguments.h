@@ -4,7 +4,7 @@
 
 #include "ext.h"
 
-#define ARGUMENTS_MAX 6
+#define ARGUMENTS_MAX 7
 
 /** The signature of a function: its parameters, the first `needed` of them without a default. */
 struct signature {

@@ -21,17 +21,18 @@ static struct endpoint *opened(PyObject *self)
 PyObject *endpoint_send(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
     static struct signature signature = {
-        "send", 4, 1, {"buffer", "tag", "timeout", "sync"}, {NULL}};
+        "send", 5, 1, {"buffer", "tag", "timeout", "sync", "stream"}, {NULL}};
     struct endpoint *e = opened(self);
     uint32_t sync = 0;
     struct posting p;
-    PyObject *a[4];
+    PyObject *a[5];
     uint64_t tag = 0;
     int32_t r;
 
     if (e == NULL || arguments(&signature, args, n, kwnames, a) < 0 ||
         argument_number(a[1], &tag) < 0 || argument_flag(a[3], 1, &sync) < 0 ||
-        posting_prepare(&p, e->core, a[0], false, RESULT_NONE, a[2], HWS_OP_INLINE) < 0) {
+        posting_prepare(&p, e->core, a[0], false, RESULT_NONE, a[2], HWS_OP_INLINE) < 0 ||
+        posting_stream(&p, a[4]) < 0) {
         return NULL;
     }
     r = (sync ? hws_tag_send_sync : hws_tag_send)(e->id, p.data, p.length, tag, &p.opts, &p.op->id);
@@ -173,13 +174,15 @@ static PyObject *message_recv(PyObject *self, PyObject *args)
 PyObject *endpoint_stream_send(PyObject *self, PyObject *const *args, Py_ssize_t n,
                                PyObject *kwnames)
 {
-    static struct signature signature = {"stream_send", 2, 1, {"buffer", "timeout"}, {NULL}};
+    static struct signature signature = {
+        "stream_send", 3, 1, {"buffer", "timeout", "stream"}, {NULL}};
     struct endpoint *e = opened(self);
     struct posting p;
-    PyObject *a[2];
+    PyObject *a[3];
 
     if (e == NULL || arguments(&signature, args, n, kwnames, a) < 0 ||
-        posting_prepare(&p, e->core, a[0], false, RESULT_NONE, a[1], HWS_OP_INLINE) < 0) {
+        posting_prepare(&p, e->core, a[0], false, RESULT_NONE, a[1], HWS_OP_INLINE) < 0 ||
+        posting_stream(&p, a[2]) < 0) {
         return NULL;
     }
     return posting_posted(&p, hws_stream_send(e->id, p.data, p.length, &p.opts, &p.op->id), NULL);
@@ -210,13 +213,13 @@ PyObject *endpoint_stream_recv(PyObject *self, PyObject *const *args, Py_ssize_t
 PyObject *endpoint_am_send(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
     static struct signature signature = {
-        "send_am", 6, 1, {"buffer", "id", "header", "timeout", "eager", "rndv"}, {NULL}};
+        "send_am", 7, 1, {"buffer", "id", "header", "timeout", "eager", "rndv", "stream"}, {NULL}};
     struct endpoint *e = opened(self);
     uint32_t flags = HWS_OP_INLINE;
     struct memory header = {.data = NULL};
     uint64_t am_id = 0;
     struct posting p;
-    PyObject *a[6];
+    PyObject *a[7];
     int32_t r;
 
     if (e == NULL || arguments(&signature, args, n, kwnames, a) < 0 ||
@@ -227,7 +230,8 @@ PyObject *endpoint_am_send(PyObject *self, PyObject *const *args, Py_ssize_t n, 
     if (a[2] != NULL && a[2] != Py_None && memory_get(a[2], false, &header) < 0) {
         return NULL;
     }
-    if (posting_prepare(&p, e->core, a[0], false, RESULT_NONE, a[3], flags) < 0) {
+    if (posting_prepare(&p, e->core, a[0], false, RESULT_NONE, a[3], flags) < 0 ||
+        posting_stream(&p, a[6]) < 0) {
         memory_release(&header);
         return NULL;
     }

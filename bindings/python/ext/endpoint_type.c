@@ -101,9 +101,10 @@ static ENDPOINT_CALL(sync_recv)
 
 static PyMethodDef methods[] = {
     {"send", FN(endpoint_send), FAST,
-     "send($self, /, buffer, tag=0, timeout=None, sync=False)\n--\n\n"
+     "send($self, /, buffer, tag=0, timeout=None, sync=False, stream=None)\n--\n\n"
      "Send a tagged message. Done means that the buffer can be used again; with `sync`, that\n"
-     "the peer has matched it with a receive."},
+     "the peer has matched it with a receive. With a CUDA `stream` (of CuPy, PyTorch, Numba, or\n"
+     "its number) it leaves once that stream's work is done."},
     {"recv", FN(endpoint_recv), FAST,
      "recv($self, /, buffer=None, tag=0, mask=2**64-1, timeout=None)\n--\n\n"
      "Receive a tagged message.\n\n"
@@ -111,14 +112,16 @@ static PyMethodDef methods[] = {
      "TruncatedError. Without: gives a bytearray of the right size."},
     {"_recv", FN(endpoint_recv), FAST, NULL},
     {"stream_send", FN(endpoint_stream_send), FAST,
-     "stream_send($self, /, buffer, timeout=None)\n--\n\nSend bytes on the stream."},
+     "stream_send($self, /, buffer, timeout=None, stream=None)\n--\n\n"
+     "Send bytes on the stream; `stream` is a CUDA stream, as for send()."},
     {"stream_recv", FN(endpoint_stream_recv), FAST,
      "stream_recv($self, /, buffer, exactly=True, timeout=None)\n--\n\n"
      "Receive bytes of the stream into a writable buffer: all of it, or at least one byte if\n"
      "not `exactly`; gives their number."},
     {"send_am", FN(endpoint_am_send), FAST,
-     "send_am($self, /, buffer, id=0, header=None, timeout=None, eager=False, rndv=False)\n"
-     "--\n\nSend an active message; the header is copied."},
+     "send_am($self, /, buffer, id=0, header=None, timeout=None, eager=False, rndv=False,\n"
+     "        stream=None)\n--\n\n"
+     "Send an active message; the header is copied. `stream` is a CUDA stream, as for send()."},
     {"_attach", endpoint_attach, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL}};
 

@@ -126,6 +126,8 @@ int to_timeout(PyObject *seconds, uint64_t *ns);
 /* memory.c */
 int memory_import(void);
 int memory_get(PyObject *object, bool writable, struct memory *m);
+/** A function of hawser._memory, looked up once. -1 with an error set. */
+int memory_function(PyObject **function, const char *name);
 void memory_release(struct memory *m);
 PyObject *py_memory(PyObject *self, PyObject *args);
 PyObject *py_pointer(PyObject *self, PyObject *object);

@@ -9,6 +9,21 @@ int memory_import(void)
     return 0;
 }
 
+int memory_function(PyObject **function, const char *name)
+{
+    PyObject *module;
+
+    if (*function != NULL) {
+        return 0;
+    }
+    if ((module = PyImport_ImportModule("hawser._memory")) == NULL) {
+        return -1;
+    }
+    *function = PyObject_GetAttrString(module, name);
+    Py_DECREF(module);
+    return *function != NULL ? 0 : -1;
+}
+
 /* Objects without the buffer protocol: what they are is found out in Python. */
 static int get_foreign(PyObject *object, bool writable, struct memory *m)
 {
@@ -16,17 +31,8 @@ static int get_foreign(PyObject *object, bool writable, struct memory *m)
     unsigned long long address, length;
     unsigned kind;
 
-    if (resolve == NULL) {
-        PyObject *module = PyImport_ImportModule("hawser._memory");
-
-        if (module == NULL) {
-            return -1;
-        }
-        resolve = PyObject_GetAttrString(module, "resolve");
-        Py_DECREF(module);
-        if (resolve == NULL) {
-            return -1;
-        }
+    if (memory_function(&resolve, "resolve") < 0) {
+        return -1;
     }
     r = PyObject_CallFunctionObjArgs(resolve, object, writable ? Py_True : Py_False, NULL);
     if (r == NULL) {

@@ -17,6 +17,10 @@ struct posting {
 int posting_prepare(struct posting *p, struct core *c, PyObject *buffer, bool writable,
                     enum result result, PyObject *timeout, uint32_t flags);
 
+/** What is sent is there when this CUDA stream's work is done: a number, or an object that has one. Null and
+ * None: nothing to wait for. -1 with an error set, and the posting given up. */
+int posting_stream(struct posting *p, PyObject *stream);
+
 /** What the call of the library returned as the awaitable, or an exception. `done`: what the event of an
  * operation that was done at once would have said; may be null. */
 PyObject *posting_posted(struct posting *p, int32_t r, const hws_event *done);

@@ -118,3 +118,20 @@ def resolve(owner: Any, writable: bool) -> tuple[int, int, int, Any]:
         "a bytes-like object, or one with __cuda_array_interface__ or __dlpack__, "
         f"is needed, not {type(owner).__name__}"
     )
+
+
+def stream_number(stream: Any) -> int:
+    """The CUstream of what a library calls a stream: a number, __cuda_stream__ (cuda.core, CuPy), or the
+    attribute of CuPy, PyTorch or Numba."""
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if protocol is not None:
+        return int((protocol() if callable(protocol) else protocol)[1])
+    for name in ("ptr", "cuda_stream", "handle"):
+        if hasattr(stream, name):
+            stream = getattr(stream, name)
+            break
+    number = getattr(stream, "value", stream)  # ctypes has None for 0
+    try:
+        return int(number) if number is not None else 0
+    except (TypeError, ValueError):
+        raise TypeError(f"a CUDA stream or its number is needed, not {type(stream).__name__}") from None
