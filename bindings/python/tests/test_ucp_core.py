@@ -19,11 +19,14 @@ from ucp._libs.utils_test import (
     blocking_flush,
     blocking_recv,
     blocking_send,
+    get_endpoint_error_handling_default,
     non_blocking_recv,
     non_blocking_send,
 )
 from ucp.exceptions import UCXCanceled, UCXConfigError, UCXConnectionReset
 from ucp_support import event_loop_policy  # noqa: F401
+
+import ucp
 
 mp = multiprocessing.get_context("spawn")
 
@@ -128,6 +131,12 @@ def test_features(feature):
         calls[feature]()
     ep.close()
     listener.close()
+
+
+def test_questions_of_older_programs():
+    """Both were asked when UCX-Py ran on releases of UCX without active messages or error handling."""
+    assert ucx_api.is_am_supported() is True and ucp.core.is_am_supported() is True
+    assert get_endpoint_error_handling_default() is True
 
 
 def test_listener():

@@ -183,6 +183,24 @@ async def test_messages_outlive_their_sender():
     listener.close()
 
 
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("size", [1, 65536, 3_000_000])
+async def test_close_hands_over_what_was_sent(size, waits):
+    """Where both ends are on one loop, a receive that waits has the last message when close() returns."""
+    got = []
+
+    async def server(ep):
+        got.append(await ep.am_recv())
+
+    listener, client = await connected(server)
+    if waits:
+        await asyncio.sleep(0.05)
+    await client.am_send(b"x" * size)
+    await client.close()
+    assert got == [b"x" * size]
+    listener.close()
+
+
 async def test_listener_goes_endpoints_stay():
     async def echo(ep):
         into = bytearray(10)

@@ -23,6 +23,7 @@ from . import comm
 from ._libs import ucx_api
 from ._libs.arr import Array
 from ._libs.exceptions import LOST, ErrorCode, HawserError, UCXPeerLost, check_short, translate, translate_receive
+from ._libs.ucx_api import is_am_supported  # noqa: F401 (programs find it here too)
 from ._libs.utils import nvtx_annotate
 from .continuous_ucx_progress import BlockingMode, NonBlockingMode
 from .exceptions import UCXCanceled, UCXCloseError, UCXError
@@ -439,7 +440,7 @@ class Endpoint:
         finally:
             if not self._is_closed():
                 assert self._ctx is not None
-                self._ctx.worker._worker.progress()
+                self._ctx.worker.progress()
                 await asyncio.sleep(0)
             self.abort()
 

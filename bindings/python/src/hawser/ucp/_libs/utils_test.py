@@ -8,6 +8,11 @@ from . import ucx_api
 from .arr import Array
 
 
+def get_endpoint_error_handling_default() -> bool:
+    """What programs that choose by the version of UCX pass as endpoint_error_handling."""
+    return True
+
+
 def blocking_handler(request: Any, exception: Exception | None, finished: list[bool]) -> None:
     """A callback that notes the end."""
     assert exception is None
