@@ -1,5 +1,6 @@
 """Who owns ucx://, and what the settings of Dask mean for UCX. Each program is a process of its own."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -231,3 +232,47 @@ def test_defaults_fit_the_schema():
     assert keys == set(schema["$defs"]["ucx"]["properties"])
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"distributed": {"comm": {"ucx": {"tcp": "yes"}}}}, schema)
+
+
+# ---- What UCX-Py's and UCXX's functions tell of Dask's UCX ----
+
+
+@pytest.mark.parametrize("name", ["ucp", "ucxx"])
+@pytest.mark.parametrize(
+    ("settings", "tls", "shared"),
+    [({"tcp": True}, "tcp,sm,self", True), ({"environment": {"tls": "tcp,self"}}, "tcp,self", False)],
+)
+async def test_the_predecessors_functions_tell_dask_s_settings(name, settings, tls, shared):
+    api = importlib.import_module(f"hawser.{name}")
+    api.reset()
+    _workers._close_all()
+    before = api.get_config()
+    assert before["TLS"] != tls
+    with dask.config.set({"distributed.comm.ucx": settings}):
+        listener = await listen("ucx://127.0.0.1:0", print)
+        try:
+            config = api.get_config()
+            assert config["TLS"] == tls
+            if "tcp" in settings:
+                assert config["SOCKADDR_TLS_PRIORITY"] == "tcp"
+            transports = api.get_active_transports()
+            assert "tcp" in transports and ("posix" in transports) == shared
+        finally:
+            listener.stop()
+            _workers._close_all()
+    assert api.get_config() == before
+
+
+@pytest.mark.parametrize("name", ["ucp", "ucxx"])
+async def test_an_own_context_of_theirs_is_told_of_instead(name):
+    api = importlib.import_module(f"hawser.{name}")
+    api.reset()
+    api.init(options={"TLS": "tcp,self"}, env_takes_precedence=False)
+    try:
+        with dask.config.set({"distributed.comm.ucx": {"tcp": True}}):
+            (await listen("ucx://127.0.0.1:0", print)).stop()
+            assert api.get_config()["TLS"] == "tcp,self"
+            assert "posix" not in api.get_active_transports()
+    finally:
+        api.reset()
+        _workers._close_all()

@@ -14,6 +14,7 @@ from ._usable import missing_transports, reason
 _lock = threading.Lock()
 _workers: dict[tuple[asyncio.AbstractEventLoop, bool], hawser.Worker] = {}
 _contexts: dict[bool, hawser.Context] = {}
+_settings: dict[bool, dict[str, str]] = {}
 
 
 def loop_worker(host: str | None) -> hawser.Worker:
@@ -49,13 +50,22 @@ def _open_context(ipv6: bool) -> hawser.Context:
         except RuntimeError:
             context.close()
             raise
-        _contexts[ipv6] = context
+        _contexts[ipv6], _settings[ipv6] = context, options["config"]
     return context
+
+
+def running() -> tuple[hawser.Context, dict[str, str]] | None:
+    """The context that carries Dask's connections in this process and UCX's settings for it, if there is one."""
+    with _lock:
+        for ipv6, context in _contexts.items():
+            if not context.closed:
+                return context, _settings[ipv6]
+    return None
 
 
 def started() -> bool:
     """Whether UCX runs for Dask in this process."""
-    return any(not context.closed for context in _contexts.values())
+    return running() is not None
 
 
 def start() -> None:
@@ -79,6 +89,7 @@ def _close_all() -> None:
         for context in _contexts.values():
             context.close(1.0)
         _contexts.clear()
+        _settings.clear()
 
 
 _worker.at_exit.append(_close_all)

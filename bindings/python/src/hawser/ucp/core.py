@@ -20,7 +20,7 @@ from hawser import _core
 from hawser._endpoint import connect as _connect
 
 from . import comm
-from ._libs import ucx_api
+from ._libs import of_dask, ucx_api
 from ._libs.arr import Array
 from ._libs.exceptions import LOST, ErrorCode, HawserError, UCXPeerLost, check_short, translate, translate_receive
 from ._libs.ucx_api import is_am_supported  # noqa: F401 (programs find it here too)
@@ -796,8 +796,8 @@ def get_ucx_version() -> tuple[int, int, int]:
 
 
 def get_config() -> dict[str, str]:
-    """The options in use, or those that would be."""
-    return ucx_api.get_current_options() if _ctx is None else _ctx.get_config()
+    """The options in use, also by Dask, or those that would be."""
+    return of_dask.read_config() if _ctx is None else _ctx.get_config()
 
 
 def progress() -> None:
@@ -852,8 +852,9 @@ async def recv(buffer: Any, tag: int) -> bool:
 
 
 def get_ucp_context_info() -> str:
-    """UCX's description of the context."""
-    return _get_ctx().ucp_context_info()
+    """UCX's description of the context, or of Dask's."""
+    info = of_dask.context_info() if _ctx is None else None
+    return info or _get_ctx().ucp_context_info()
 
 
 def get_ucp_worker_info() -> str:

@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from hawser.ucp._libs import of_dask
 from hawser.ucp.core import check_released, options_of_first
 from hawser.ucp.exceptions import UCXError as _UCPError
 
@@ -73,8 +74,8 @@ def progress() -> None:
 
 
 def get_config() -> dict[str, str]:
-    """The options in use, or those that would be."""
-    return ucx_api.get_current_options() if _ctx is None else _ctx.config
+    """The options in use, also by Dask, or those that would be."""
+    return of_dask.read_config() if _ctx is None else _ctx.config
 
 
 def create_listener(
@@ -100,8 +101,9 @@ async def create_endpoint_from_worker_address(address: Any, endpoint_error_handl
 
 
 def get_ucp_context_info() -> str:
-    """UCX's description of the context."""
-    return _get_ctx().ucp_context_info
+    """UCX's description of the context, or of Dask's."""
+    info = of_dask.context_info() if _ctx is None else None
+    return info or _get_ctx().ucp_context_info
 
 
 def get_ucp_worker_info() -> str:
