@@ -309,6 +309,7 @@ static int slow(struct hws__worker *w)
     int done;
 
     w->tick = 0;
+    w->slow_at = now;
     hws__stats_tick(w, now);
     atomic_fetch_add_explicit(&w->activity, 1, memory_order_relaxed);
     done = look_at_cold(w);

@@ -18,6 +18,9 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+/* How often the slow checks are made for a caller that makes progress without a pause. */
+#define SLOW_NS 20000u
+
 struct hws__worker *hws__worker_find(hws_id id, int32_t *error)
 {
     return hws__obj_get(id, HWS_KIND_WORKER, error);
@@ -407,6 +410,25 @@ void hws__worker_ended(struct hws__worker *w, hws_id id)
     hws__context_worker_gone(c, id);
 }
 
+/*
+ * The caller's pace is not known: the slow checks come by the clock, which is read now and then. They ask the
+ * kernel for cold UCX workers with work, as long as a message takes: too much for each few idle calls.
+ */
+static bool slow_due(struct hws__worker *w)
+{
+    if (w->tick >= HWS__TICK) {
+        return true; /* asked for */
+    }
+    if ((w->tick += 32) < HWS__TICK) {
+        return false;
+    }
+    if (hws__now() - w->slow_at >= SLOW_NS) {
+        return true;
+    }
+    w->tick = 0;
+    return false;
+}
+
 int32_t hws_worker_progress(hws_id id)
 {
     struct hws__worker *w;
@@ -432,8 +454,7 @@ int32_t hws_worker_progress(hws_id id)
         w->tick = HWS__TICK;
     }
     r = hws__sweep(w);
-    /* The caller's pace is not known: the cold UCX workers are looked at by the clock. */
-    if (r == 0 && (w->tick += 32) >= HWS__TICK) {
+    if (r == 0 && slow_due(w)) {
         r += hws__slow(w);
     }
     hws__hand_over(w);

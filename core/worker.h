@@ -87,10 +87,11 @@ struct hws__worker {
     _Atomic uint32_t activity; /* grows while somebody makes progress */
 
     _Alignas(64) struct hws__list hot;
-    uint32_t tick;   /* sweeps until the slow checks */
-    hws_id taking;   /* the operation whose end the owner waits for and takes itself */
-    bool submitting; /* submissions are being run */
-    bool todo;       /* something waits for the end of the sweep */
+    uint32_t tick;    /* sweeps until the slow checks */
+    uint64_t slow_at; /* when they were made last */
+    hws_id taking;    /* the operation whose end the owner waits for and takes itself */
+    bool submitting;  /* submissions are being run */
+    bool todo;        /* something waits for the end of the sweep */
     uint32_t delivering;
     bool sweeping;
     struct hws__op *free_ops;

@@ -30,8 +30,8 @@ async def test_arguments_by_name(pair):
         client.send(b"", buffer=b"")
     with pytest.raises(TypeError, match="needs the argument buffer"):
         client.send(tag=1)
-    with pytest.raises(TypeError, match="at most 4"):
-        client.send(b"", 1, None, False, 5)
+    with pytest.raises(TypeError, match="at most 5"):
+        client.send(b"", 1, None, False, None, 5)
     with pytest.raises(OverflowError):
         client.send(b"", -1)
 
