@@ -54,6 +54,17 @@ socklen_t hws__address_length(const struct sockaddr_storage *a)
     return a->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
 }
 
+struct sockaddr_storage hws__address_for_ucx(const struct sockaddr_storage *a)
+{
+    struct sockaddr_storage to = *a;
+    struct sockaddr_in *in = (struct sockaddr_in *)&to;
+
+    if (a->ss_family == AF_INET && ntohl(in->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET) {
+        in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    }
+    return to;
+}
+
 uint32_t hws__address_resolve(const char *host, uint16_t port, bool numeric, bool passive,
                               struct sockaddr_storage **out)
 {

@@ -18,6 +18,12 @@ bool hws__address_same(const struct sockaddr_storage *a, const struct sockaddr_s
 socklen_t hws__address_length(const struct sockaddr_storage *a);
 
 /**
+ * The address to give to UCX. It looks for the interface that has the address, and none has 127.0.0.2 and its
+ * like, though they all are this machine: 127.0.0.1 stands for them. Both sides do that.
+ */
+struct sockaddr_storage hws__address_for_ucx(const struct sockaddr_storage *a);
+
+/**
  * Resolve into a new array, at most 32 entries.
  * @param numeric  only if `host` is an address: never asks anybody
  * @return how many; 0 if there is none, or no memory (errno is ENOMEM then, else 0)

@@ -122,13 +122,15 @@ static void raw_start(struct hws__endpoint *ep)
 /* UCX connects to the next address. */
 void hws__dial_on(struct hws__endpoint *ep, struct hws__uworker *u)
 {
-    struct sockaddr_storage *to = &ep->addresses[ep->address_next];
+    const struct sockaddr_storage *to = &ep->addresses[ep->address_next];
+    struct sockaddr_storage peer = hws__address_for_ucx(to),
+                            local = hws__address_for_ucx(&ep->local);
     ucp_ep_params_t p = {.field_mask = UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR |
                                        UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                                        UCP_EP_PARAM_FIELD_ERR_HANDLER,
                          .flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER |
                                   (ep->raw ? 0 : UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID),
-                         .sockaddr = {(struct sockaddr *)to, hws__address_length(to)},
+                         .sockaddr = {(struct sockaddr *)&peer, hws__address_length(to)},
                          .err_mode = UCP_ERR_HANDLING_MODE_PEER,
                          .err_handler = {hws__endpoint_error_cb, ep}};
     ucp_ep_h ucx;
@@ -136,7 +138,7 @@ void hws__dial_on(struct hws__endpoint *ep, struct hws__uworker *u)
 
     if (ep->local_length != 0) {
         p.field_mask |= UCP_EP_PARAM_FIELD_LOCAL_SOCK_ADDR;
-        p.local_sockaddr.addr = (struct sockaddr *)&ep->local;
+        p.local_sockaddr.addr = (struct sockaddr *)&local;
         p.local_sockaddr.addrlen = ep->local_length;
     }
     s = !hws__context_family(u->context, to->ss_family) ? UCS_ERR_UNSUPPORTED

@@ -217,9 +217,10 @@ void hws__endpoint_uworker(struct hws__endpoint *ep, struct hws__uworker *u)
 static int32_t create(struct hws__listener *l, const struct sockaddr_storage *a,
                       ucp_listener_h *out)
 {
+    struct sockaddr_storage at = hws__address_for_ucx(a);
     ucp_listener_params_t p = {.field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR |
                                              UCP_LISTENER_PARAM_FIELD_CONN_HANDLER,
-                               .sockaddr = {(const struct sockaddr *)a, hws__address_length(a)},
+                               .sockaddr = {(const struct sockaddr *)&at, hws__address_length(a)},
                                .conn_handler = {request_cb, l}};
     ucp_listener_attr_t q = {.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR};
     ucs_status_t s = hws__ucx.ucp_listener_create(l->worker->main->ucx, &p, out);
@@ -238,7 +239,7 @@ static int32_t create(struct hws__listener *l, const struct sockaddr_storage *a,
         *out = NULL;
         return hws__fail_ucx(s, 0, "ucp_listener_query: %s", hws__ucx.ucs_status_string(s));
     }
-    hws__address_host(&q.sockaddr, l->address, sizeof l->address);
+    hws__address_host(a, l->address, sizeof l->address);
     l->port = hws__address_port(&q.sockaddr);
     return HWS_OK;
 }

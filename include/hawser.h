@@ -523,7 +523,8 @@ typedef struct hws_listener_opts {
 /**
  * Listen for peers.
  * @param worker    the worker of the accepted endpoints
- * @param host      IPv4 or IPv6 address in text; null: every address of this machine.
+ * @param host      IPv4 or IPv6 address in text; null: every address of this machine. UCX knows
+ *                  127.0.0.1 only: it stands for all of 127.0.0.0/8, here and in hws_connect()
  *                  IPv6 needs UCX 1.14 and TCP_AF_PRIO=inet6,inet in the context's config
  *                  (HWS_E_UNSUPPORTED without; null means IPv4 then)
  * @param port      0: any free port, see hws_listener_info()

@@ -159,6 +159,35 @@ CASE(no_listen_address_means_all)
     t_pair_close(&pair);
 }
 
+/* 127.0.0.0/8 is this machine, though no interface has more than the first. */
+CASE(every_loopback_address_is_this_machine)
+{
+    static const char *const hosts[][2] = {{"127.0.0.2", "127.0.0.2"}, {NULL, "127.45.6.7"}};
+    hws_listener_opts opts = {.struct_size = sizeof(opts)};
+    hws_endpoint_opts from = {.struct_size = sizeof(from), .local_address = "127.0.0.3"};
+
+    for (int i = 0; i < 2; i++) {
+        hws_id listener = 0, client = 0, op = 0;
+        char expected[80];
+        t_seen seen;
+        t_pair pair;
+
+        t_pair_listen(&pair, NULL);
+        opts.sink = t_record_sink(&pair.record[1], 1);
+        CHECK_OK(hws_listen(pair.worker[1], hosts[i][0], 0, &opts, &listener));
+        pair.port = (uint16_t)listener_info(listener).port;
+        CHECK_STR(listener_info(listener).address, hosts[i][0] != NULL ? hosts[i][0] : "0.0.0.0");
+        from.sink = t_record_sink(&pair.record[0], 1);
+        CHECK_OK(hws_connect(pair.worker[0], hosts[i][1], pair.port, &from, NULL, &client, &op));
+        WAIT_OK(&pair, op);
+        snprintf(expected, sizeof(expected), "%s:%u", hosts[i][1], pair.port);
+        CHECK_STR(t_endpoint_info(client).peer_address, expected);
+        UNTIL(&pair, t_record_find(&pair.record[1], HWS_EVENT_ACCEPTED, 0, 0, &seen));
+        exchange(&pair, client, seen.event.source);
+        t_pair_close(&pair);
+    }
+}
+
 CASE(port_can_be_chosen_and_used_again)
 {
     t_pair pair;

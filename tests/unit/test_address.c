@@ -40,6 +40,29 @@ Test(address, version_6)
     cr_assert_str_eq(text("::ffff:1.2.3.4", 1), "[::ffff:1.2.3.4]:1");
 }
 
+static const char *for_ucx(const char *host)
+{
+    static char out[INET6_ADDRSTRLEN];
+    struct sockaddr_storage *list = NULL, to;
+
+    cr_assert_eq(hws__address_resolve(host, 7, true, false, &list), 1);
+    to = hws__address_for_ucx(&list[0]);
+    cr_assert_eq(hws__address_port(&to), 7);
+    hws__address_host(&to, out, sizeof out);
+    free(list);
+    return out;
+}
+
+Test(address, one_loopback_address_stands_for_all)
+{
+    cr_assert_str_eq(for_ucx("127.0.0.1"), "127.0.0.1");
+    cr_assert_str_eq(for_ucx("127.255.0.9"), "127.0.0.1");
+    cr_assert_str_eq(for_ucx("128.0.0.2"), "128.0.0.2");
+    cr_assert_str_eq(for_ucx("10.127.0.0"), "10.127.0.0");
+    cr_assert_str_eq(for_ucx("::1"), "::1");
+    cr_assert_str_eq(for_ucx("::ffff:127.0.0.2"), "::ffff:127.0.0.2");
+}
+
 Test(address, lengths_fit_the_family)
 {
     struct sockaddr_storage a = {.ss_family = AF_INET};

@@ -31,7 +31,7 @@ def closed():
 
 
 @contextlib.asynccontextmanager
-async def started(n=2, kind=Worker, nthreads=1, **options):
+async def started(n=2, kind=Worker, nthreads=1, host="127.0.0.1", **options):
     """A scheduler, n workers or nannies, and a client, on this loop."""
     async with contextlib.AsyncExitStack() as stack:
         scheduler = await stack.enter_async_context(
@@ -39,7 +39,7 @@ async def started(n=2, kind=Worker, nthreads=1, **options):
         )
         workers = [
             await stack.enter_async_context(
-                kind(scheduler.address, host="127.0.0.1", nthreads=nthreads, dashboard=False, name=i, **options)
+                kind(scheduler.address, host=host, nthreads=nthreads, dashboard=False, name=i, **options)
             )
             for i in range(n)
         ]
@@ -231,6 +231,14 @@ async def test_a_task_that_kills_its_workers_fails_alone():
                 await asyncio.wait_for(bad.result(), PATIENCE)
             await until(lambda: len(scheduler.workers) == 2, PATIENCE)
             assert await asyncio.wait_for(client.submit(add, 1, 2, pure=False).result(), PATIENCE) == 3
+
+
+@pytest.mark.parametrize("host", ["127.0.0.2", "ucx://127.0.0.3", "ucx://0.0.0.0"])
+async def test_a_nanny_s_host_is_its_worker_s(host):
+    async with started(1, Nanny, host=host) as (scheduler, (nanny,), client):
+        listens = await client.run(lambda dask_worker: dask_worker.listener.listen_address)
+        assert [address.rpartition(":")[0] for address in listens.values()] == ["ucx://" + host.rpartition("/")[2]]
+        assert await asyncio.wait_for(client.submit(add, 1, 2, pure=False).result(), PATIENCE) == 3
 
 
 async def test_the_protocol_comes_from_the_scheduler_s_address():
