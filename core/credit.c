@@ -217,7 +217,7 @@ uint64_t hws__credit_stream_step(const struct hws__credit *c)
 
 void hws__credit_push(struct hws__endpoint *ep)
 {
-    hws__stream_push(ep, &ep->credit.out[HWS__CREDIT_STREAM].waiting);
+    hws__stream_push(ep);
     for (uint32_t i = 0; i < HWS__CREDIT_STREAM; i++) {
         struct hws__credit_out *out = &ep->credit.out[i];
 
@@ -274,6 +274,16 @@ void hws__credit_return(struct hws__endpoint *ep, uint32_t sort)
     fold(in);
     /* Who waits for more than the step must not be left waiting once all is taken. */
     give_back(ep, sort, atomic_load_explicit(&in->blocked, memory_order_relaxed) && in->held == 0);
+}
+
+void hws__credit_took_bytes(struct hws__endpoint *ep, uint64_t bytes)
+{
+    struct hws__credit_in *in = &ep->credit.in[HWS__CREDIT_STREAM];
+
+    in->bytes += bytes;
+    if (in->bytes >= in->bytes_next) {
+        hws__credit_return(ep, HWS__CREDIT_STREAM);
+    }
 }
 
 void hws__credit_hold(struct hws__message *m, uint32_t sort, uint64_t bytes)
@@ -503,7 +513,7 @@ void hws__credit_closing(struct hws__endpoint *ep)
 {
     struct hws__list *kept = &ep->worker->kept;
 
-    hws__credit_took_bytes(ep, &ep->credit, MUCH / 2);
+    hws__credit_took_bytes(ep, MUCH / 2);
     take_all(&ep->scope);
     take_all(&ep->multi_scope);
     for (struct hws__list *n = kept->next; n != kept; n = n->next) {

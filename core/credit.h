@@ -2,9 +2,9 @@
  * Credits: what a peer may send before this side has taken it.
  *
  * Each direction of a connection has a window for each sort of message: tagged, active and
- * multi-buffer, and one for its stream; the hellos say how many messages and bytes each side lets wait. A sender counts what
- * it sends down and the receiver tells it what its program took, in steps of a quarter of the window.
- * What does not fit waits as an operation of its endpoint, in order: deadlines, cancelling, closing
+ * multi-buffer, and one for its stream; the hellos say how many messages and bytes each side lets
+ * wait. A sender counts what it sends down and the receiver tells it what its program took, in steps of
+ * a quarter of the window. What does not fit waits as an operation of its endpoint, in order: deadlines, cancelling, closing
  * and failures end it like any other.
  *
  *   sender                           receiver
@@ -126,16 +126,7 @@ void hws__credit_return(struct hws__endpoint *ep, uint32_t sort);
     } while (0)
 
 /** Bytes of the stream were taken, or will be by a receive that waits for all of them. Owner only. */
-static inline void hws__credit_took_bytes(struct hws__endpoint *ep, struct hws__credit *c,
-                                          uint64_t bytes)
-{
-    struct hws__credit_in *in = &c->in[HWS__CREDIT_STREAM];
-
-    in->bytes += bytes;
-    if (__builtin_expect(in->bytes >= in->bytes_next, 0)) {
-        hws__credit_return(ep, HWS__CREDIT_STREAM);
-    }
-}
+void hws__credit_took_bytes(struct hws__endpoint *ep, uint64_t bytes);
 
 /** A message waits for its receiver. Owner only. */
 void hws__credit_hold(struct hws__message *m, uint32_t sort, uint64_t bytes);
@@ -152,7 +143,7 @@ void hws__credit_recall(struct hws__worker *w, struct hws__endpoint *ep, uint32_
 /** Send what waits and fits now. Owner only, outside UCX callbacks. */
 void hws__credit_push(struct hws__endpoint *ep);
 /** The same of the stream, in parts. */
-void hws__stream_push(struct hws__endpoint *ep, struct hws__list *waiting);
+void hws__stream_push(struct hws__endpoint *ep);
 /** One that waits is about to end. Part of hws__op_unlink(). */
 void hws__credit_unwait(struct hws__op *op);
 /** End all that wait. Owner only, outside UCX callbacks. */

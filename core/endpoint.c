@@ -241,7 +241,9 @@ void hws__endpoint_addresses(struct hws__endpoint *ep)
 
     if (ucx != NULL && hws__ucx.ucp_ep_query(ucx, &a) == UCS_OK) {
         ep->local = a.local_sockaddr;
-        ep->peer = ep->server ? a.remote_sockaddr : ep->peer; /* as it was dialled */
+        if (ep->server) { /* a client's stays as it was dialled */
+            ep->peer = a.remote_sockaddr;
+        }
     }
 }
 

@@ -146,21 +146,11 @@ static void end(struct hws__multi *x, int32_t code)
 /* The operation waits for parts: UCX holds its memory. */
 static void hold(struct hws__op *op, struct hws__multi *x)
 {
-    op->stage = HWS__STAGE_UCX;
-    op->ucx = NULL;
+    hws__op_hold(op, x->uworker, NULL);
     op->multi = x->message;
-    op->uworker = x->uworker;
     op->done_tag = x->message->tag;
     op->done_length = x->detail.total;
     x->op = op;
-    x->uworker->pending++;
-    op->worker->pending_ucx++;
-}
-
-static void unhold(struct hws__multi *x)
-{
-    x->uworker->pending--;
-    x->op->worker->pending_ucx--;
 }
 
 void hws__multi_part_done(struct hws__multi *x, int32_t status)
@@ -169,7 +159,7 @@ void hws__multi_part_done(struct hws__multi *x, int32_t status)
         x->status = status;
     }
     if (--x->left == 0 && x->op != NULL) {
-        unhold(x);
+        hws__op_unhold(x->op);
         end(x, x->status);
     }
 }
@@ -361,7 +351,7 @@ static void resume(struct hws__multi *x)
         hws__multi_refuse(x, r);
     }
     if (r < 0 || start(x)) {
-        unhold(x);
+        hws__op_unhold(x->op);
         end(x, r < 0 ? r : x->status);
     }
 }

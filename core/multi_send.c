@@ -215,8 +215,7 @@ static void part_sent(void *request, ucs_status_t status, void *user_data)
         return;
     }
     code = out->status;
-    out->uworker->pending--;
-    op->worker->pending_ucx--;
+    hws__op_unhold(op);
     hws__op_finish(op, code < 0 ? hws__op_cause(op, code) : code);
 }
 
@@ -322,11 +321,7 @@ static int32_t settle(struct hws__post *p, struct hws__op *op, struct outgoing *
     free(op->extra); /* the segments of a submission */
     op->extra = out;
     out->op = op;
-    op->stage = HWS__STAGE_UCX;
-    op->ucx = NULL;
-    op->uworker = out->uworker;
-    out->uworker->pending++;
-    p->worker->pending_ucx++;
+    hws__op_hold(op, out->uworker, NULL);
     return HWS_OK;
 }
 

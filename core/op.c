@@ -429,6 +429,22 @@ int32_t hws__op_cause(const struct hws__op *op, int32_t code)
                                                                      : code;
 }
 
+void hws__op_hold(struct hws__op *op, struct hws__uworker *u, void *request)
+{
+    op->stage = HWS__STAGE_UCX;
+    op->ucx = request;
+    op->uworker = u;
+    u->pending++;
+    op->worker->pending_ucx++;
+}
+
+void hws__op_unhold(struct hws__op *op)
+{
+    op->ucx = NULL;
+    op->uworker->pending--;
+    op->worker->pending_ucx--;
+}
+
 void hws__op_ucx_done(void *request, ucs_status_t status, void *user_data)
 {
     struct hws__op *op = user_data;
@@ -444,9 +460,7 @@ void hws__op_ucx_done(void *request, ucs_status_t status, void *user_data)
     if (op->uworker->destroying) {
         return; /* on the background thread; the owner ends it, see hws__op_orphans() */
     }
-    op->ucx = NULL;
-    op->uworker->pending--;
-    op->worker->pending_ucx--;
+    hws__op_unhold(op);
     hws__op_finish(op, code < 0 ? hws__op_cause(op, code) : code);
 }
 
@@ -471,11 +485,7 @@ int32_t hws__op_pending(struct hws__post *p, struct hws__op *op, struct hws__uwo
         return HWS_DONE;
     }
     hws__op_take(p);
-    op->stage = HWS__STAGE_UCX;
-    op->ucx = ptr;
-    op->uworker = u;
-    u->pending++;
-    p->worker->pending_ucx++;
+    hws__op_hold(op, u, ptr);
     return HWS_OK;
 }
 

@@ -217,6 +217,10 @@ void hws__op_ucx_done(void *request, ucs_status_t status, void *user_data);
 
 /** Copy a short array of pieces into the operation. */
 void *hws__op_keep_iov(const struct hws__post *p, struct hws__op *op);
+/** UCX works with its buffer on `u` from here on; `request` is null if it does in several. Owner only. */
+void hws__op_hold(struct hws__op *op, struct hws__uworker *u, void *request);
+/** UCX has given it back. Owner only. */
+void hws__op_unhold(struct hws__op *op);
 /** UCX returned a request or an error. */
 int32_t hws__op_pending(struct hws__post *p, struct hws__op *op, struct hws__uworker *u,
                         ucs_status_ptr_t ptr);

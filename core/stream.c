@@ -14,7 +14,6 @@ static int32_t send_later(struct hws__post *p, uint64_t bytes)
         p->op->memory_kind = p->opts->memory_kind;
         p->op->done_tag = 0;
         hws__endpoint_attend(p->ep);
-        p->worker->todo = true; /* a sleeper must see the answer */
     }
     return r;
 }
@@ -65,7 +64,7 @@ static void arrived(struct hws__endpoint *ep, uint64_t bytes, uint64_t credited)
 {
     ep->traffic.in[HWS_TRAFFIC_STREAM].count++;
     ep->traffic.in[HWS_TRAFFIC_STREAM].bytes += bytes;
-    hws__credit_took_bytes(ep, &ep->credit, bytes - credited);
+    hws__credit_took_bytes(ep, bytes - credited);
 }
 
 static void received(void *request, ucs_status_t status, size_t length, void *user_data)
@@ -116,7 +115,7 @@ static int32_t recv_run(struct hws__post *p)
         hws__uworker_heat(ep->uworker);
         if (p->opts->flags & HWS_OP_WAIT_ALL) {
             /* It ends with its last byte: the peer could not send that without credit for all. */
-            hws__credit_took_bytes(ep, &ep->credit, bytes);
+            hws__credit_took_bytes(ep, bytes);
         }
         if (!ep->open) {
             /* The peer has said goodbye and nothing is buffered: nothing will come. */

@@ -56,9 +56,7 @@ static void part_done(void *request, ucs_status_t status, void *user_data)
     if (atomic_load(&op->uworker->destroying)) {
         return; /* the owner ends it, see hws__op_orphans() */
     }
-    op->ucx = NULL;
-    op->uworker->pending--;
-    op->worker->pending_ucx--;
+    hws__op_unhold(op);
     if (code == HWS_OK && !whole(op)) {
         code = op->wanted != 0 ? op->wanted : ep->peer_closed ? HWS_E_PEER_CLOSED : HWS_OK;
         if (code == HWS_OK && ep->ucx != NULL && !ep->failed) {
@@ -97,16 +95,14 @@ static bool send_part(struct hws__endpoint *ep, struct hws__op *op, char *from, 
     if (r == NULL || inside) {
         return true;
     }
-    op->stage = HWS__STAGE_UCX;
-    op->ucx = r;
-    op->uworker = ep->uworker;
-    op->uworker->pending++;
-    op->worker->pending_ucx++;
+    hws__op_hold(op, ep->uworker, r);
     return false;
 }
 
-void hws__stream_push(struct hws__endpoint *ep, struct hws__list *waiting)
+void hws__stream_push(struct hws__endpoint *ep)
 {
+    struct hws__list *waiting = &ep->credit.out[HWS__CREDIT_STREAM].waiting;
+
     while (!hws__list_empty(waiting) && ep->ucx != NULL && !ep->failed) {
         struct hws__op *op = hws__container(waiting->next, struct hws__op, match);
         uint64_t left = hws__credit_stream_left(&ep->credit), least, length;

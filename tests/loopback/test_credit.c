@@ -322,7 +322,6 @@ CASE(both_close_with_full_windows)
 {
     hws_segment s = {.base = out, .length = 100};
     t_pair_opts opts = {.worker = {&tight, &tight}, .close_timeout_ns = 600 * T_SECOND};
-    uint64_t start;
     t_pair pair;
 
     t_pair_open(&pair, &opts);
@@ -332,11 +331,7 @@ CASE(both_close_with_full_windows)
             CHECK_OK(hws_multi_send(pair.endpoint[side], 1, &s, 1, NULL, &detached, NULL));
         }
     }
-    start = t_now();
-    CHECK_OK(hws_close(pair.endpoint[0]));
-    CHECK_OK(hws_close(pair.endpoint[1]));
-    UNTIL(&pair, hws_kind(pair.endpoint[0]) < 0 && hws_kind(pair.endpoint[1]) < 0);
-    CHECK(t_now() - start < t_patience());
+    t_pair_close_both(&pair);
     t_pair_close(&pair);
 }
 

@@ -221,7 +221,6 @@ CASE(both_close_with_full_windows)
 {
     t_pair_opts opts = {.worker = {&tight, &tight}, .close_timeout_ns = 600 * T_SECOND};
     hws_op_opts detached = {.struct_size = sizeof detached, .flags = HWS_OP_DETACHED};
-    uint64_t start;
     t_pair pair;
 
     t_pair_open(&pair, &opts);
@@ -229,11 +228,7 @@ CASE(both_close_with_full_windows)
         CHECK_OK(hws_stream_send(pair.endpoint[side], out, BIG, &detached, NULL));
     }
     t_pair_idle(&pair, QUIET);
-    start = t_now();
-    CHECK_OK(hws_close(pair.endpoint[0]));
-    CHECK_OK(hws_close(pair.endpoint[1]));
-    UNTIL(&pair, hws_kind(pair.endpoint[0]) < 0 && hws_kind(pair.endpoint[1]) < 0);
-    CHECK(t_now() - start < t_patience());
+    t_pair_close_both(&pair);
     t_pair_close(&pair);
 }
 

@@ -221,3 +221,13 @@ int t_can_bind(const char *address)
     }
     return fd >= 0;
 }
+
+void t_pair_close_both(t_pair *pair)
+{
+    uint64_t start = t_now();
+
+    CHECK_OK(hws_close(pair->endpoint[0]));
+    CHECK_OK(hws_close(pair->endpoint[1]));
+    UNTIL(pair, hws_kind(pair->endpoint[0]) < 0 && hws_kind(pair->endpoint[1]) < 0);
+    CHECK(t_now() - start < t_patience());
+}

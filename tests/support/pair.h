@@ -39,6 +39,9 @@ void t_pair_connect(t_pair *pair, const t_pair_opts *opts, hws_id *client, hws_i
 /* Closes everything and checks that nothing is left pending. */
 void t_pair_close(t_pair *pair);
 
+/* Closes both endpoints at the same time, which takes no longer than either alone. */
+void t_pair_close_both(t_pair *pair);
+
 /* Makes progress on both sides once, or gives way to the library's threads. */
 void t_pair_step(t_pair *pair);
 
