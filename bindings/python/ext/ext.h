@@ -176,6 +176,9 @@ struct op *op_new_done(struct core *c);
 PyObject *py_operation(PyObject *self, PyObject *worker);
 /** The options of an operation that ends in `op`. */
 void op_options(struct op *op, uint64_t timeout_ns, uint32_t flags, uint32_t kind, hws_op_opts *o);
+/** What is sent is there when this CUDA stream's work is done: a number, or an object that has one. Null and
+ * None: nothing to wait for. -1 with an error set, and the operation, which was not posted, dropped. */
+int op_stream(struct op *op, PyObject *stream, hws_op_opts *o);
 /** What posting returned: the awaitable, or an exception. Steals `op`. */
 PyObject *op_posted(struct op *op, int32_t r);
 /** It has ended: give the buffer back and call those who wait. Takes the keeper's reference. */

@@ -74,12 +74,12 @@ static PyObject *hold(PyObject *buffers, bool writable, hws_segment **segments, 
     return capsule;
 }
 
-/** multi_send(worker, endpoint, buffers, tag, timeout, coalesce) */
+/** multi_send(worker, endpoint, buffers, tag, timeout, coalesce, stream) */
 PyObject *py_multi_send(PyObject *self, PyObject *args)
 {
     unsigned long long endpoint, tag, coalesce;
     hws_multi_opts multi = {.struct_size = sizeof multi};
-    PyObject *worker, *buffers, *timeout, *held;
+    PyObject *worker, *buffers, *timeout, *stream, *held;
     hws_segment *segments;
     hws_op_opts o;
     Py_ssize_t count;
@@ -89,8 +89,8 @@ PyObject *py_multi_send(PyObject *self, PyObject *args)
     int32_t r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "OKOKOK:multi_send", &worker, &endpoint, &buffers, &tag, &timeout,
-                          &coalesce) ||
+    if (!PyArg_ParseTuple(args, "OKOKOKO:multi_send", &worker, &endpoint, &buffers, &tag, &timeout,
+                          &coalesce, &stream) ||
         (c = core_of(worker)) == NULL || to_timeout(timeout, &ns) < 0 ||
         (held = hold(buffers, false, &segments, &count)) == NULL) {
         return NULL;
@@ -103,6 +103,10 @@ PyObject *py_multi_send(PyObject *self, PyObject *args)
     replace(&op->keep, held);
     multi.coalesce = coalesce;
     op_options(op, ns, HWS_OP_INLINE, 0, &o);
+    if (op_stream(op, stream, &o) < 0) {
+        free(segments);
+        return NULL;
+    }
     r = hws_multi_send(endpoint, tag, segments, (uint64_t)count, &multi, &o, &op->id);
     free(segments);
     return op_posted(op, r);

@@ -123,6 +123,30 @@ void op_options(struct op *op, uint64_t timeout_ns, uint32_t flags, uint32_t kin
                        .memory_kind = kind};
 }
 
+int op_stream(struct op *op, PyObject *stream, hws_op_opts *o)
+{
+    static PyObject *number; /* hawser._memory.stream_number() */
+    PyObject *r;
+    uint64_t n;
+    int failed;
+
+    if (stream == NULL || stream == Py_None) {
+        return 0;
+    }
+    r = memory_function(&number, "stream_number") < 0
+            ? NULL
+            : PyObject_CallFunctionObjArgs(number, stream, NULL);
+    failed = r == NULL ? -1 : to_u64(r, &n);
+    Py_XDECREF(r);
+    if (failed < 0) {
+        Py_DECREF((PyObject *)op);
+        return -1;
+    }
+    o->flags |= HWS_OP_STREAM;
+    o->stream = (void *)(uintptr_t)n;
+    return 0;
+}
+
 /* The final event. Any thread, no GIL. */
 void op_event(void *arg, const hws_event *event)
 {

@@ -47,10 +47,10 @@ static PyObject *plan_open(PyObject *self, PyObject *args)
     return result_id(r, id);
 }
 
-/** plan_post(worker, plan, keep, timeout): all transfers; `keep` lives until they have ended. */
+/** plan_post(worker, plan, keep, timeout, stream): all transfers; `keep` lives until they have ended. */
 static PyObject *plan_post(PyObject *self, PyObject *args)
 {
-    PyObject *worker, *keep, *timeout;
+    PyObject *worker, *keep, *timeout, *stream;
     unsigned long long plan;
     hws_event done;
     hws_op_opts o;
@@ -60,7 +60,7 @@ static PyObject *plan_post(PyObject *self, PyObject *args)
     int32_t r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "OKOO:plan_post", &worker, &plan, &keep, &timeout) ||
+    if (!PyArg_ParseTuple(args, "OKOOO:plan_post", &worker, &plan, &keep, &timeout, &stream) ||
         (c = core_of(worker)) == NULL || to_timeout(timeout, &ns) < 0 ||
         (op = op_new(c, RESULT_LENGTH)) == NULL) {
         return NULL;
@@ -68,6 +68,9 @@ static PyObject *plan_post(PyObject *self, PyObject *args)
     Py_INCREF(keep);
     replace(&op->keep, keep);
     op_options(op, ns, HWS_OP_INLINE, 0, &o);
+    if (op_stream(op, stream, &o) < 0) {
+        return NULL;
+    }
     o.result = &done;
     r = hws_plan_post(plan, &o, &op->id);
     if (r == HWS_DONE) {

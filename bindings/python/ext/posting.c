@@ -58,26 +58,7 @@ int posting_prepare(struct posting *p, struct core *c, PyObject *buffer, bool wr
 
 int posting_stream(struct posting *p, PyObject *stream)
 {
-    static PyObject *number; /* hawser._memory.stream_number() */
-    PyObject *r;
-    uint64_t n;
-    int failed;
-
-    if (stream == NULL || stream == Py_None) {
-        return 0;
-    }
-    r = memory_function(&number, "stream_number") < 0
-            ? NULL
-            : PyObject_CallFunctionObjArgs(number, stream, NULL);
-    failed = r == NULL ? -1 : to_u64(r, &n);
-    Py_XDECREF(r);
-    if (failed < 0) {
-        Py_DECREF((PyObject *)p->op);
-        return -1;
-    }
-    p->opts.flags |= HWS_OP_STREAM;
-    p->opts.stream = (void *)(uintptr_t)n;
-    return 0;
+    return op_stream(p->op, stream, &p->opts);
 }
 
 PyObject *posting_posted(struct posting *p, int32_t r, const hws_event *done)

@@ -17,8 +17,7 @@ struct posting {
 int posting_prepare(struct posting *p, struct core *c, PyObject *buffer, bool writable,
                     enum result result, PyObject *timeout, uint32_t flags);
 
-/** What is sent is there when this CUDA stream's work is done: a number, or an object that has one. Null and
- * None: nothing to wait for. -1 with an error set, and the posting given up. */
+/** As op_stream(). */
 int posting_stream(struct posting *p, PyObject *stream);
 
 /** What the call of the library returned as the awaitable, or an exception. `done`: what the event of an

@@ -114,9 +114,10 @@ static PyObject *rkey_query(PyObject *self, PyObject *id)
                          info.memory_kind, (unsigned long long)info.endpoint, info.direct);
 }
 
-/* An operation that holds `buffer`, described by m, and its options. Null: an exception is set. */
+/* An operation that holds `buffer`, described by m, and its options; `stream` may be null. Null: an
+ * exception is set. */
 static struct op *begin(PyObject *worker, PyObject *buffer, bool writable, PyObject *timeout,
-                        struct memory *m, hws_op_opts *o)
+                        PyObject *stream, struct memory *m, hws_op_opts *o)
 {
     struct core *c = core_of(worker);
     struct op *op;
@@ -131,21 +132,22 @@ static struct op *begin(PyObject *worker, PyObject *buffer, bool writable, PyObj
     }
     op_take_memory(op, m);
     op_options(op, ns, HWS_OP_INLINE, m->kind, o);
-    return op;
+    return op_stream(op, stream, o) < 0 ? NULL : op;
 }
 
-/* put(worker, rkey, address, buffer, timeout), get(...): move a whole buffer. */
+/* put(worker, rkey, address, buffer, timeout, stream), get(...): move a whole buffer. */
 static PyObject *move(PyObject *args, bool get)
 {
+    PyObject *worker, *buffer, *timeout, *stream = NULL;
     unsigned long long rkey, address;
-    PyObject *worker, *buffer, *timeout;
     struct memory m;
     struct op *op;
     hws_op_opts o;
     int32_t r;
 
-    if (!PyArg_ParseTuple(args, "OKKOO", &worker, &rkey, &address, &buffer, &timeout) ||
-        (op = begin(worker, buffer, get, timeout, &m, &o)) == NULL) {
+    if (!PyArg_ParseTuple(args, get ? "OKKOO:get" : "OKKOOO:put", &worker, &rkey, &address, &buffer,
+                          &timeout, &stream) ||
+        (op = begin(worker, buffer, get, timeout, stream, &m, &o)) == NULL) {
         return NULL;
     }
     r = get ? hws_get(rkey, address, m.data, m.length, &o, &op->id)
@@ -153,19 +155,19 @@ static PyObject *move(PyObject *args, bool get)
     return op_posted(op, r);
 }
 
-/** put_notify(worker, rkey, address, buffer, value, timeout): put, then tell the peer `value`. */
+/** put_notify(worker, rkey, address, buffer, value, timeout, stream): put, then tell the peer `value`. */
 static PyObject *put_notify(PyObject *self, PyObject *args)
 {
     unsigned long long rkey, address, value;
-    PyObject *worker, *buffer, *timeout;
+    PyObject *worker, *buffer, *timeout, *stream;
     struct memory m;
     struct op *op;
     hws_op_opts o;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "OKKOKO:put_notify", &worker, &rkey, &address, &buffer, &value,
-                          &timeout) ||
-        (op = begin(worker, buffer, false, timeout, &m, &o)) == NULL) {
+    if (!PyArg_ParseTuple(args, "OKKOKOO:put_notify", &worker, &rkey, &address, &buffer, &value,
+                          &timeout, &stream) ||
+        (op = begin(worker, buffer, false, timeout, stream, &m, &o)) == NULL) {
         return NULL;
     }
     return op_posted(op, hws_put_notify(rkey, address, m.data, m.length, value, &o, &op->id));

@@ -61,14 +61,19 @@ class Endpoint(_core.Endpoint):
     # ---- Multi-buffer messages ----
 
     def send_multi(
-        self, buffers: Iterable[Any], tag: int = 0, timeout: float | None = None, coalesce: int = 0
+        self,
+        buffers: Iterable[Any],
+        tag: int = 0,
+        timeout: float | None = None,
+        coalesce: int = 0,
+        stream: Any = None,
     ) -> _core.Operation:
         """Send buffers, of any mix of sizes and kinds of memory, as one message.
 
         coalesce: small ones travel together up to so many bytes; 32768 if 0, at most 1 MiB.
-        Raises TooBigError over what the peer takes.
+        stream: a CUDA stream, as for send(). Raises TooBigError over what the peer takes.
         """
-        return _core.multi_send(self.worker, self.id, buffers, tag, timeout, coalesce)
+        return _core.multi_send(self.worker, self.id, buffers, tag, timeout, coalesce, stream)
 
     def recv_multi(self, tag: int = 0, mask: int = c.FOREVER, timeout: float | None = None) -> _core.Operation:
         """The list of the next multi-buffer message, as Segments: fetch() them into buffers of your
@@ -98,10 +103,10 @@ class Endpoint(_core.Endpoint):
 
     # ---- Objects ----
 
-    def send_obj(self, obj: Any, tag: int = 0, timeout: float | None = None) -> _core.Operation:
+    def send_obj(self, obj: Any, tag: int = 0, timeout: float | None = None, stream: Any = None) -> _core.Operation:
         """Send a picklable object; the memory of arrays and the like is not copied, and in use until
-        the operation has ended."""
-        return _core.multi_send(self.worker, self.id, to_buffers(obj), tag, timeout, 0)
+        the operation has ended. `stream` is a CUDA stream, as for send()."""
+        return _core.multi_send(self.worker, self.id, to_buffers(obj), tag, timeout, 0, stream)
 
     async def recv_obj(
         self,

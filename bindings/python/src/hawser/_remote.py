@@ -158,14 +158,17 @@ class RemoteKey(_Object):
         worker = endpoint.worker
         self._mapped = _Mapped(endpoint, worker, worker.context)
 
-    def put(self, buffer: Any, offset: int = 0, timeout: float | None = None) -> Any:
+    def put(self, buffer: Any, offset: int = 0, timeout: float | None = None, stream: Any = None) -> Any:
         """Write a buffer to the peer's memory. Done: the buffer can be used again; after a flush
-        posted later is done, the data is there. Raises InvalidError out of bounds."""
-        return _core.put(self.endpoint.worker, self.id, self.base + offset, buffer, timeout)
+        posted later is done, the data is there. `stream` is a CUDA stream, as for Endpoint.send().
+        Raises InvalidError out of bounds."""
+        return _core.put(self.endpoint.worker, self.id, self.base + offset, buffer, timeout, stream)
 
-    def put_notify(self, buffer: Any, value: int, offset: int = 0, timeout: float | None = None) -> Any:
+    def put_notify(
+        self, buffer: Any, value: int, offset: int = 0, timeout: float | None = None, stream: Any = None
+    ) -> Any:
         """As put(); when the data is there, the peer's recv_notify() gives `value`."""
-        return _core.put_notify(self.endpoint.worker, self.id, self.base + offset, buffer, value, timeout)
+        return _core.put_notify(self.endpoint.worker, self.id, self.base + offset, buffer, value, timeout, stream)
 
     def get(self, buffer: Any, offset: int = 0, timeout: float | None = None) -> Any:
         """Read from the peer's memory into a writable buffer."""
@@ -232,9 +235,10 @@ class Plan(_Object):
             rows.append((event, rkey.id, rkey.base + offset, address, length, kind, 0))
         self.id = _core.plan_open(endpoint.id, tuple(rows))
 
-    def post(self, timeout: float | None = None) -> Any:
-        """Do all of it, in any order; gives the number of bytes. What was written is there then."""
-        return _core.plan_post(self.endpoint.worker, self.id, self._kept, timeout)
+    def post(self, timeout: float | None = None, stream: Any = None) -> Any:
+        """Do all of it, in any order; gives the number of bytes. What was written is there then.
+        With a CUDA `stream`, as for Endpoint.send(), all of it begins once that stream's work is done."""
+        return _core.plan_post(self.endpoint.worker, self.id, self._kept, timeout, stream)
 
     def close(self) -> None:
         """Give it and its buffers back; what was posted goes on."""

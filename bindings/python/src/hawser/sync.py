@@ -79,17 +79,24 @@ class Endpoint(_core.SyncEndpoint):
         arrived: tuple[bytes, Any] = self.async_endpoint._next_am(id).wait(timeout)
         return arrived
 
-    def send_multi(self, buffers: Iterable[Any], tag: int = 0, timeout: float | None = None, coalesce: int = 0) -> None:
+    def send_multi(
+        self,
+        buffers: Iterable[Any],
+        tag: int = 0,
+        timeout: float | None = None,
+        coalesce: int = 0,
+        stream: Any = None,
+    ) -> None:
         """Send buffers as one message."""
-        self.async_endpoint.send_multi(buffers, tag, timeout, coalesce).wait()
+        self.async_endpoint.send_multi(buffers, tag, timeout, coalesce, stream).wait()
 
     def recv_multi(self, tag: int = 0, mask: int = c.FOREVER, timeout: float | None = None) -> Any:
         """The list of the next multi-buffer message, as Segments: copy() them, or fetch(...).wait()."""
         return self.async_endpoint.recv_multi(tag, mask, timeout).wait()
 
-    def send_obj(self, obj: Any, tag: int = 0, timeout: float | None = None) -> None:
+    def send_obj(self, obj: Any, tag: int = 0, timeout: float | None = None, stream: Any = None) -> None:
         """Send a picklable object."""
-        self.async_endpoint.send_obj(obj, tag, timeout).wait()
+        self.async_endpoint.send_obj(obj, tag, timeout, stream).wait()
 
     def recv_obj(
         self,
@@ -159,13 +166,15 @@ class Endpoint(_core.SyncEndpoint):
 class RemoteKey(_remote.RemoteKey):
     """What reaches a peer's memory; see hawser.RemoteKey for what the calls mean."""
 
-    def put(self, buffer: Any, offset: int = 0, timeout: float | None = None) -> None:
+    def put(self, buffer: Any, offset: int = 0, timeout: float | None = None, stream: Any = None) -> None:
         """Write a buffer to the peer's memory."""
-        super().put(buffer, offset, timeout).wait()
+        super().put(buffer, offset, timeout, stream).wait()
 
-    def put_notify(self, buffer: Any, value: int, offset: int = 0, timeout: float | None = None) -> None:
+    def put_notify(
+        self, buffer: Any, value: int, offset: int = 0, timeout: float | None = None, stream: Any = None
+    ) -> None:
         """As put(); when the data is there, the peer's recv_notify() gives `value`."""
-        super().put_notify(buffer, value, offset, timeout).wait()
+        super().put_notify(buffer, value, offset, timeout, stream).wait()
 
     def get(self, buffer: Any, offset: int = 0, timeout: float | None = None) -> None:
         """Read from the peer's memory into a writable buffer."""
@@ -180,9 +189,9 @@ class RemoteKey(_remote.RemoteKey):
 class Plan(_remote.Plan):
     """Puts and gets that are prepared once and posted often."""
 
-    def post(self, timeout: float | None = None) -> int:
+    def post(self, timeout: float | None = None, stream: Any = None) -> int:
         """Do all of it; gives the number of bytes."""
-        moved: int = super().post(timeout).wait()
+        moved: int = super().post(timeout, stream).wait()
         return moved
 
 
