@@ -1,6 +1,6 @@
 /*
  * Two peers in one process with the C++ layer: tagged, multi-buffer and active messages, streams,
- * errors, and a connection by worker address.
+ * remote memory, plans, errors, and a connection by worker address.
  */
 #include <hawser.hpp>
 
@@ -44,6 +44,41 @@ static void talk(hawser::Endpoint &left, hawser::Endpoint &right)
     must(bytes.get(10s).length == 3 && in.compare(0, 3, "abc") == 0, "a stream");
 }
 
+/* The right side's memory, read and written from the left. `told`: what the right side was notified of. */
+static void remote(hawser::Context &context, hawser::Endpoint &left, std::atomic<uint64_t> &told)
+{
+    auto memory = context.allocate(1 << 20);
+    auto *there = static_cast<char *>(memory.data());
+    auto key = left.unpack(memory.pack());
+    std::string out = "written from afar", in(out.size(), '\0');
+
+    key.put(out.data(), out.size(), 64).get(10s);
+    left.fence();
+    key.get(in.data(), in.size(), 64).get(10s);
+    left.flush().get(10s);
+    must(in == out && out.compare(0, out.size(), there + 64, out.size()) == 0, "put and get");
+
+    must(key.atomic<uint64_t>(HWS_ATOMIC_ADD | HWS_ATOMIC_FETCH, 5).get(10s).tag == 0 &&
+             key.atomic<uint64_t>(HWS_ATOMIC_CSWAP, 9, 0, 5).get(10s).tag == 5 &&
+             key.atomic<uint32_t>(HWS_ATOMIC_SWAP, 1, 8).get(10s).tag == 0,
+         "atomics");
+    key.put_notify("x", 1, 77, 128).get(10s);
+    while (told != 77) {}
+    must(there[128] == 'x' && there[0] == 9 && there[8] == 1, "what the peer sees");
+
+    auto plan = left.plan(
+        {{HWS_EVENT_PUT, HWS_MEMORY_HOST, key.id(), key.info().base + 256, out.data(), out.size(),
+          0},
+         {HWS_EVENT_GET, HWS_MEMORY_HOST, key.id(), key.info().base + 128, in.data(), 1, 0}});
+    for (int i = 0; i < 3; i++) {
+        must(plan.post().get(10s).length == out.size() + 1, "a plan");
+    }
+    must(in[0] == 'x' && there[256] == 'w', "what it moved");
+    if (key.info().direct != 0) {
+        must(*static_cast<char *>(key.ptr(128)) == 'x', "the memory itself");
+    }
+}
+
 /* A receive that nothing matches: cancelled, late, and one whose future goes first. */
 static void errors(hawser::Endpoint &right)
 {
@@ -69,12 +104,17 @@ static void errors(hawser::Endpoint &right)
 
 int main()
 {
-    hawser::Context context;
+    hawser::Context context({}, 0,
+                            HWS_FEATURE_TAG | HWS_FEATURE_STREAM | HWS_FEATURE_AM |
+                                HWS_FEATURE_RMA | HWS_FEATURE_ATOMIC);
     std::atomic<hws_id> accepted{0};
+    std::atomic<uint64_t> told{0};
     std::atomic<int> heard{0};
     auto on_peer = [&](const hws_event &e) {
         if (e.kind == HWS_EVENT_ACCEPTED) {
             accepted = e.source;
+        } else if (e.kind == HWS_EVENT_NOTIFY) {
+            told = e.tag;
         }
     };
     auto worker = context.worker(HWS_PROGRESS_THREAD, on_peer);
@@ -84,6 +124,7 @@ int main()
     while (accepted == 0) {}
     hawser::Endpoint right(accepted.exchange(0));
     talk(left, right);
+    remote(context, left, told);
     errors(right);
 
     worker.am_handler(5, [&](const hws_event &e) { heard += static_cast<int>(e.length); });

@@ -2,8 +2,8 @@
  * Hawser for C++17: owning ids, exceptions and futures over hawser.h, which is the manual: each
  * function here says which of the C ABI it stands on by its name.
  *
- * OWNERSHIP. Context, Worker, Listener, Endpoint and Buffer own an id and close it when they go;
- * they move and do not copy. Closing is asynchronous: close_wait() where the end matters.
+ * OWNERSHIP. Context, Worker, Listener, Endpoint, Buffer, Memory, RemoteKey and Plan own an id and
+ * close it when they go; they move and do not copy. Closing is asynchronous: close_wait() where the end matters.
  *
  * FUTURES. An operation gives a Future. get() waits (making progress) and throws what went wrong;
  * ready() looks. Memory handed to an operation must outlive it. A Future that goes before its
@@ -24,6 +24,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -89,6 +90,20 @@ inline uint64_t nanoseconds(Nanoseconds t)
     return t == Nanoseconds::max() ? forever : static_cast<uint64_t>(t.count());
 }
 
+/** What fill(bytes, size, &needed) writes: asked first how long it is. */
+template <class Fill> std::vector<unsigned char> packed(Fill &&fill)
+{
+    uint64_t needed = 0;
+    int32_t code = fill(nullptr, 0, &needed);
+
+    if (code != HWS_E_TOO_BIG) {
+        check(code);
+    }
+    std::vector<unsigned char> bytes(needed);
+    check(fill(bytes.data(), bytes.size(), &needed));
+    return bytes;
+}
+
 } // namespace detail
 
 /** An id that is closed when its owner goes. */
@@ -152,10 +167,47 @@ class Handle
     hws_id id_ = 0;
 };
 
+/** How an operation is to be done; see hws_op_opts. */
+class Options
+{
+  public:
+    /** Of the buffer: HWS_MEMORY_* */
+    Options &memory_kind(uint32_t kind) noexcept
+    {
+        opts_.memory_kind = kind;
+        return *this;
+    }
+    /** It ends with TIMED_OUT after this time. */
+    Options &timeout(Nanoseconds t) noexcept
+    {
+        opts_.timeout_ns = t == Nanoseconds::max() ? 0 : detail::nanoseconds(t);
+        return *this;
+    }
+    /** What is sent is there when the work of this CUstream or cudaStream_t is done. */
+    Options &stream(void *cuda_stream) noexcept
+    {
+        opts_.stream = cuda_stream;
+        return flags(HWS_OP_STREAM);
+    }
+    /** HWS_OP_IOV, HWS_OP_EAGER, HWS_OP_RNDV, HWS_OP_DEADLINE_ABORT, HWS_OP_WAIT_ALL */
+    Options &flags(uint32_t more) noexcept
+    {
+        opts_.flags |= more;
+        return *this;
+    }
+    const hws_op_opts &get() const noexcept
+    {
+        return opts_;
+    }
+
+  private:
+    hws_op_opts opts_ = detail::opts<hws_op_opts>();
+};
+
 /** The final event of an operation, without its detail. */
 struct Result {
     uint64_t length = 0;
-    uint64_t tag = 0;
+    uint64_t tag = 0; /* of an atomic operation that fetches: what was there before */
     uint32_t flags = 0;
 };
 
@@ -235,14 +287,14 @@ template <class Slot> class Future
 {
   public:
     /** post(opts, &op) posts the operation. */
-    template <class Post> static Future make(Post &&post)
+    template <class Post> static Future make(Post &&post, const Options &options = {})
     {
         Future f;
         hws_event event;
-        auto opts = detail::opts<hws_op_opts>();
+        hws_op_opts opts = options.get();
 
         std::memset(&event, 0, sizeof event);
-        opts.flags = HWS_OP_INLINE;
+        opts.flags |= HWS_OP_INLINE;
         opts.result = &event;
         if (check(post(&opts, &f.op_)) == HWS_DONE) {
             f.op_ = 0;
@@ -376,18 +428,23 @@ inline hws_sink sink(EventHandler *handler)
 template <class Self> class Source
 {
   public:
-    Operation tag_recv(void *buffer, uint64_t length, uint64_t tag, uint64_t mask = UINT64_MAX)
+    Operation tag_recv(void *buffer, uint64_t length, uint64_t tag, uint64_t mask = UINT64_MAX,
+                       const Options &options = {})
     {
-        return Operation::make([&](const hws_op_opts *o, hws_id *op) {
-            return hws_tag_recv(self(), buffer, length, tag, mask, o, op);
-        });
+        return Operation::make(
+            [&](const hws_op_opts *o, hws_id *op) {
+                return hws_tag_recv(self(), buffer, length, tag, mask, o, op);
+            },
+            options);
     }
     MultiReceive multi_recv(uint64_t tag, uint64_t mask = UINT64_MAX,
-                            const hws_multi_recv_opts *recv = nullptr)
+                            const hws_multi_recv_opts *recv = nullptr, const Options &options = {})
     {
-        return MultiReceive::make([&](const hws_op_opts *o, hws_id *op) {
-            return hws_multi_recv(self(), tag, mask, recv, o, op);
-        });
+        return MultiReceive::make(
+            [&](const hws_op_opts *o, hws_id *op) {
+                return hws_multi_recv(self(), tag, mask, recv, o, op);
+            },
+            options);
     }
     /** A message that has arrived and was not received. */
     std::optional<hws_message_info> tag_probe(uint64_t tag, uint64_t mask = UINT64_MAX)
@@ -401,10 +458,15 @@ template <class Self> class Source
         check(code);
         return info;
     }
-    Operation flush()
+    Operation flush(const Options &options = {})
     {
         return Operation::make(
-            [&](const hws_op_opts *o, hws_id *op) { return hws_flush(self(), o, op); });
+            [&](const hws_op_opts *o, hws_id *op) { return hws_flush(self(), o, op); }, options);
+    }
+    /** Operations on remote memory posted later take effect after those posted before. */
+    void fence()
+    {
+        check(hws_fence(self()));
     }
 
   private:
@@ -414,51 +476,193 @@ template <class Self> class Source
     }
 };
 
+/** Memory that peers reach by its key. Get one by Context::memory() or Context::allocate(). */
+class Memory : public Handle
+{
+  public:
+    using Handle::Handle;
+
+    hws_mem_info info() const
+    {
+        auto i = detail::opts<hws_mem_info>();
+
+        check(hws_mem_query(id(), &i));
+        return i;
+    }
+    void *data() const
+    {
+        return info().base;
+    }
+    /** Bytes. */
+    uint64_t size() const
+    {
+        return info().length;
+    }
+    /** Its key: send it to the peer by any means. */
+    std::vector<unsigned char> pack(uint32_t flags = 0) const
+    {
+        return detail::packed([&](void *bytes, uint64_t size, uint64_t *needed) {
+            return hws_rkey_pack(id(), flags, bytes, size, needed);
+        });
+    }
+};
+
+/** What reaches a peer's memory. Get one by Endpoint::unpack(). Offsets are in bytes from the
+ * beginning of that memory; of a raw key, which knows none, they are addresses. */
+class RemoteKey : public Handle
+{
+  public:
+    RemoteKey() = default;
+    explicit RemoteKey(hws_id rkey) : Handle(rkey)
+    {
+        base_ = info().base;
+    }
+    hws_rkey_info info() const
+    {
+        auto i = detail::opts<hws_rkey_info>();
+
+        check(hws_rkey_query(id(), &i));
+        return i;
+    }
+    Operation put(const void *buffer, uint64_t length, uint64_t offset = 0,
+                  const Options &options = {})
+    {
+        return Operation::make(
+            [&](const hws_op_opts *o, hws_id *op) {
+                return hws_put(id(), base_ + offset, buffer, length, o, op);
+            },
+            options);
+    }
+    /** The peer's handler is told `value` by HWS_EVENT_NOTIFY when the data is there. */
+    Operation put_notify(const void *buffer, uint64_t length, uint64_t value, uint64_t offset = 0,
+                         const Options &options = {})
+    {
+        return Operation::make(
+            [&](const hws_op_opts *o, hws_id *op) {
+                return hws_put_notify(id(), base_ + offset, buffer, length, value, o, op);
+            },
+            options);
+    }
+    Operation get(void *buffer, uint64_t length, uint64_t offset = 0, const Options &options = {})
+    {
+        return Operation::make(
+            [&](const hws_op_opts *o, hws_id *op) {
+                return hws_get(id(), base_ + offset, buffer, length, o, op);
+            },
+            options);
+    }
+    /** `action`: HWS_ATOMIC_*, perhaps | HWS_ATOMIC_FETCH; what was there before is Result::tag. */
+    template <class Number>
+    Operation atomic(uint32_t action, Number value, uint64_t offset = 0, Number compare = 0,
+                     const Options &options = {})
+    {
+        static_assert(std::is_unsigned<Number>::value && (sizeof value == 4 || sizeof value == 8),
+                      "uint32_t or uint64_t");
+        return Operation::make(
+            [&](const hws_op_opts *o, hws_id *op) {
+                return hws_atomic(id(), base_ + offset, action, sizeof value, value, compare,
+                                  nullptr, o, op);
+            },
+            options);
+    }
+    /** The peer's memory itself; throws UNREACHABLE if it is not shared with this process. */
+    void *ptr(uint64_t offset = 0) const
+    {
+        void *here = nullptr;
+
+        check(hws_rkey_ptr(id(), base_ + offset, &here));
+        return here;
+    }
+
+  private:
+    uint64_t base_ = 0;
+};
+
+/** Puts and gets that are prepared once and posted often. Get one by Endpoint::plan(). */
+class Plan : public Handle
+{
+  public:
+    using Handle::Handle;
+
+    Operation post(const Options &options = {})
+    {
+        return Operation::make(
+            [&](const hws_op_opts *o, hws_id *op) { return hws_plan_post(id(), o, op); }, options);
+    }
+};
+
 class Endpoint : public Handle, public Source<Endpoint>
 {
   public:
     using Handle::Handle;
 
-    Operation tag_send(const void *buffer, uint64_t length, uint64_t tag)
+    Operation tag_send(const void *buffer, uint64_t length, uint64_t tag,
+                       const Options &options = {})
     {
-        return Operation::make([&](const hws_op_opts *o, hws_id *op) {
-            return hws_tag_send(id(), buffer, length, tag, o, op);
-        });
+        return Operation::make(
+            [&](const hws_op_opts *o, hws_id *op) {
+                return hws_tag_send(id(), buffer, length, tag, o, op);
+            },
+            options);
     }
-    Operation tag_send_sync(const void *buffer, uint64_t length, uint64_t tag)
+    Operation tag_send_sync(const void *buffer, uint64_t length, uint64_t tag,
+                            const Options &options = {})
     {
-        return Operation::make([&](const hws_op_opts *o, hws_id *op) {
-            return hws_tag_send_sync(id(), buffer, length, tag, o, op);
-        });
+        return Operation::make(
+            [&](const hws_op_opts *o, hws_id *op) {
+                return hws_tag_send_sync(id(), buffer, length, tag, o, op);
+            },
+            options);
     }
-    Operation stream_send(const void *buffer, uint64_t length)
+    Operation stream_send(const void *buffer, uint64_t length, const Options &options = {})
     {
-        return Operation::make([&](const hws_op_opts *o, hws_id *op) {
-            return hws_stream_send(id(), buffer, length, o, op);
-        });
+        return Operation::make(
+            [&](const hws_op_opts *o, hws_id *op) {
+                return hws_stream_send(id(), buffer, length, o, op);
+            },
+            options);
     }
     /** Exactly `length` bytes. */
-    Operation stream_recv(void *buffer, uint64_t length)
+    Operation stream_recv(void *buffer, uint64_t length, Options options = {})
     {
-        return Operation::make([&](const hws_op_opts *o, hws_id *op) {
-            hws_op_opts all = *o;
-
-            all.flags |= HWS_OP_WAIT_ALL;
-            return hws_stream_recv(id(), buffer, length, &all, op);
-        });
+        return Operation::make(
+            [&](const hws_op_opts *o, hws_id *op) {
+                return hws_stream_recv(id(), buffer, length, o, op);
+            },
+            options.flags(HWS_OP_WAIT_ALL));
     }
     Operation am_send(uint32_t am_id, const void *header, uint64_t header_length,
-                      const void *buffer, uint64_t length)
+                      const void *buffer, uint64_t length, const Options &options = {})
     {
-        return Operation::make([&](const hws_op_opts *o, hws_id *op) {
-            return hws_am_send(id(), am_id, header, header_length, buffer, length, o, op);
-        });
+        return Operation::make(
+            [&](const hws_op_opts *o, hws_id *op) {
+                return hws_am_send(id(), am_id, header, header_length, buffer, length, o, op);
+            },
+            options);
     }
-    Operation multi_send(const std::vector<hws_segment> &segments, uint64_t tag)
+    Operation multi_send(const std::vector<hws_segment> &segments, uint64_t tag,
+                         const Options &options = {})
     {
-        return Operation::make([&](const hws_op_opts *o, hws_id *op) {
-            return hws_multi_send(id(), tag, segments.data(), segments.size(), nullptr, o, op);
-        });
+        return Operation::make(
+            [&](const hws_op_opts *o, hws_id *op) {
+                return hws_multi_send(id(), tag, segments.data(), segments.size(), nullptr, o, op);
+            },
+            options);
+    }
+    /** Make a key of this peer's memory usable. */
+    RemoteKey unpack(const std::vector<unsigned char> &packed, uint32_t flags = 0)
+    {
+        hws_id rkey = 0;
+
+        check(hws_rkey_unpack(id(), packed.data(), packed.size(), flags, &rkey));
+        return RemoteKey(rkey);
+    }
+    Plan plan(const std::vector<hws_transfer> &transfers)
+    {
+        hws_id plan = 0;
+
+        check(hws_plan_open(id(), transfers.data(), transfers.size(), &plan));
+        return Plan(plan);
     }
     hws_endpoint_info info() const
     {
@@ -562,12 +766,9 @@ class Worker : public Handle, public Source<Worker>
     }
     std::vector<unsigned char> address(uint32_t flags = 0)
     {
-        uint64_t needed = 0;
-
-        check(hws_worker_address(id(), flags, nullptr, 0, &needed));
-        std::vector<unsigned char> bytes(needed);
-        check(hws_worker_address(id(), flags, bytes.data(), bytes.size(), &needed));
-        return bytes;
+        return detail::packed([&](void *bytes, uint64_t size, uint64_t *needed) {
+            return hws_worker_address(id(), flags, bytes, size, needed);
+        });
     }
     /** Set the handler of an active-message id: called with HWS_EVENT_AM events. */
     void am_handler(uint32_t am_id, EventHandler handler)
@@ -596,9 +797,9 @@ class Worker : public Handle, public Source<Worker>
 class Context : public Handle
 {
   public:
-    /** Settings of UCX as key, value pairs. */
+    /** Settings of UCX as key, value pairs; `features`: HWS_FEATURE_*, 0 for all kinds of messages. */
     explicit Context(const std::vector<std::pair<std::string, std::string>> &config = {},
-                     uint32_t flags = 0)
+                     uint32_t flags = 0, uint64_t features = 0)
     {
         auto o = detail::opts<hws_context_opts>();
         std::vector<const char *> pairs;
@@ -611,12 +812,33 @@ class Context : public Handle
         pairs.push_back(nullptr);
         o.config = pairs.data();
         o.flags = flags;
+        o.features = features;
         check(hws_context_open(&o, &context));
         static_cast<Handle &>(*this) = Handle(context);
     }
     Worker worker(uint32_t mode = HWS_PROGRESS_MANUAL, EventHandler handler = {}) const
     {
         return Worker(id(), mode, std::move(handler));
+    }
+    /** Register memory that lives until the Memory is closed. */
+    Memory memory(void *base, uint64_t length, uint32_t kind = HWS_MEMORY_HOST) const
+    {
+        auto o = detail::opts<hws_mem_opts>();
+        hws_id memory = 0;
+
+        o.memory_kind = kind;
+        check(hws_mem_register(id(), base, length, &o, &memory));
+        return Memory(memory);
+    }
+    /** Memory that a peer on the same machine reaches without a copy. */
+    Memory allocate(uint64_t length, uint32_t kind = HWS_MEMORY_HOST) const
+    {
+        auto o = detail::opts<hws_mem_opts>();
+        hws_id memory = 0;
+
+        o.memory_kind = kind;
+        check(hws_mem_alloc(id(), length, &o, &memory));
+        return Memory(memory);
     }
 };
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The C++ layer: compiles in each dialect with every compiler at hand, and a program over it works.
-# UCX: both
+# The C++ layer: compiles in each dialect with every compiler at hand, and programs over it work.
+# UCX: both TIMEOUT: 240
 set -euo pipefail
 
 include=$HAWSER_SOURCE_DIR/include
@@ -8,13 +8,20 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 ran=0
 
+build() { # build SOURCE NAME
+    $cxx -std=$std -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror -I "$include" -I "$HAWSER_SOURCE_DIR/tests" \
+        "$HAWSER_SOURCE_DIR/$1" -o "$work/$2" "$HAWSER_LIBRARY" -pthread
+}
+
 for cxx in g++ clang++; do
     command -v $cxx >/dev/null || { echo "SKIP: $cxx is not installed"; continue; }
     for std in c++17 c++20; do
-        $cxx -std=$std -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror -I "$include" \
-            "$HAWSER_SOURCE_DIR/examples/pair.cpp" -o "$work/pair" "$HAWSER_LIBRARY" -pthread
+        build examples/pair.cpp pair
+        build tests/header/streams.cpp streams
     done
     ran=1
-    timeout 50 env LD_LIBRARY_PATH="$(dirname "$HAWSER_LIBRARY")" "$work/pair" </dev/null
+    for program in pair streams; do
+        timeout 100 env LD_LIBRARY_PATH="$(dirname "$HAWSER_LIBRARY")" "$work/$program" </dev/null
+    done
 done
 [ $ran = 1 ] || { echo "SKIP: there is no C++ compiler"; exit 77; }
