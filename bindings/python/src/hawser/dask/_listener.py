@@ -88,8 +88,17 @@ class HawserListener(BaseListener):
             return
         comm.allow_offload = self.allow_offload
         task = self._loop.create_task(self._handle(comm))
+        # A loop may end without its tasks, as those of Dask's own programs do; its connections end with it.
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
         self._handlers.add(task)
-        task.add_done_callback(self._handlers.discard)
+        task.add_done_callback(self._handled)
+
+    def _handled(self, task: asyncio.Task[None]) -> None:
+        self._handlers.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # That the peer leaves is how most connections end.
+            level = logging.DEBUG if isinstance(error, CommClosedError) else logging.ERROR
+            log.log(level, "the handler of a connection failed", exc_info=error)
 
     async def _handle(self, comm: HawserComm) -> None:
         try:
