@@ -127,7 +127,9 @@ static uint32_t workers_of(hws_id id, hws_id *out, uint32_t room)
     }
     switch (hws__id_kind(id)) {
     case HWS_KIND_CONTEXT:
-        c = (struct hws__context *)(void *)o;
+    case HWS_KIND_MEMORY:
+        c = hws__id_kind(id) == HWS_KIND_CONTEXT ? (struct hws__context *)(void *)o
+                                                 : ((struct hws__memory *)(void *)o)->context;
         pthread_mutex_lock(&c->lock);
         n = c->worker_count < room ? c->worker_count : room;
         for (uint32_t i = 0; i < n; i++) {

@@ -13,8 +13,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 #define ACCESS_ALL 15u
 
-/* The memory of an id, with the lock held. */
-static struct hws__memory *find(hws_id id, int32_t *error)
+/* The memory of an id, perhaps on its way out, with the lock held. */
+static struct hws__memory *find_any(hws_id id, int32_t *error)
 {
     struct hws__memory *m = NULL;
 
@@ -23,6 +23,18 @@ static struct hws__memory *find(hws_id id, int32_t *error)
     }
     if (m == NULL) {
         *error = hws__id_error(&hws__objects, id, HWS_KIND_MEMORY);
+    }
+    return m;
+}
+
+/* The same, unless it was closed. */
+static struct hws__memory *find(hws_id id, int32_t *error)
+{
+    struct hws__memory *m = find_any(id, error);
+
+    if (m != NULL && m->closing) {
+        *error = hws__fail(HWS_E_CLOSING, id, "the memory is being closed");
+        return NULL;
     }
     return m;
 }
@@ -203,7 +215,7 @@ int32_t hws_mem_query(hws_id memory, hws_mem_info *out)
 
     HWS__ENTER();
     pthread_mutex_lock(&lock);
-    if ((m = find(memory, &r)) != NULL) {
+    if ((m = find_any(memory, &r)) != NULL) {
         i.memory_kind = m->memory_kind;
         i.base = m->base;
         i.length = m->length;
@@ -303,9 +315,8 @@ int32_t hws__memory_close(hws_id id)
     int32_t r = HWS_OK;
 
     pthread_mutex_lock(&lock);
-    if ((m = find(id, &r)) != NULL) {
+    if ((m = find_any(id, &r)) != NULL) {
         m->closing = true;
-        hws__obj_hide(&m->obj);
         if (m->uses == 0) {
             release(m);
         }
@@ -335,7 +346,7 @@ struct hws__memory *hws__memory_reach(const struct hws__context *c, hws_id id, u
     pthread_mutex_lock(&lock);
     if ((m = hws__obj_find(&hws__objects, id)) != NULL) {
         base = (uint64_t)(uintptr_t)m->base;
-        if (m->context != c || m->key != key || m->memory_kind == HWS_MEMORY_CUDA ||
+        if (m->context != c || m->key != key || m->closing || m->memory_kind == HWS_MEMORY_CUDA ||
             (m->access & access) != access || address - base > m->length ||
             length > m->length - (address - base)) {
             m = NULL;

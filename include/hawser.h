@@ -1371,7 +1371,7 @@ typedef struct hws_mem_opts {
  * @return 0, HWS_E_INVALID, HWS_E_BUFFER_KIND (this UCX cannot handle it), HWS_E_CUDA (its kind
  *         cannot be found out), HWS_E_NO_MEMORY, HWS_E_NO_RESOURCE (locked memory)
  * @thread any  @blocks while pages are mapped
- * @owns the memory stays the caller's and must live until the id is closed  @since 0.1
+ * @owns the memory stays the caller's and must live until the id is stale, see hws_close_wait()  @since 0.1
  * @ucx ucp_mem_map
  */
 HWS_API int32_t hws_mem_register(hws_id context, void *base, uint64_t length,

@@ -18,6 +18,7 @@
 #define SEGMENTS 6
 #define AT_ONCE 8
 #define TAG 5
+#define WHOLE(bytes) (((bytes) + 8) & ~UINT64_C(7)) /* a poisoned piece ends at 8 bytes */
 
 static const uint64_t sizes[SEGMENTS] = {100, 70000, 0, 3000000, 20000, 1 << 20};
 
@@ -53,7 +54,8 @@ static void open_worker(void)
     CHECK_OK(hws_worker_open(context, &opts, &worker));
     for (int i = 0; i < AT_ONCE; i++) {
         for (int k = 0; k < SEGMENTS; k++) {
-            slots[i].segments[k] = (hws_segment){.base = t_alloc(sizes[k] + 1), .length = sizes[k]};
+            slots[i].segments[k] =
+                (hws_segment){.base = t_alloc(WHOLE(sizes[k])), .length = sizes[k]};
         }
     }
 }
@@ -104,9 +106,10 @@ static void on_end(void *arg, const hws_event *event)
     ended++;
     s->busy = 0;
     if (event->status < 0) {
-        /* The memory is ours: nobody may write to it any more. */
+        /* The memory is ours: nobody may touch it any more. */
         for (int k = 0; k < SEGMENTS; k++) {
-            memset(s->segments[k].base, 0x77, sizes[k] + 1);
+            memset(s->segments[k].base, 0x77, WHOLE(sizes[k]));
+            t_poison(s->segments[k].base, WHOLE(sizes[k]));
         }
         return;
     }
@@ -198,6 +201,9 @@ static void kill_one(uint32_t port, int n)
     CHECK_EQ(ended, posted);
     for (int i = 0; i < AT_ONCE; i++) {
         CHECK(!slots[i].busy);
+        for (int k = 0; k < SEGMENTS; k++) {
+            t_unpoison(slots[i].segments[k].base, WHOLE(sizes[k]));
+        }
     }
 }
 

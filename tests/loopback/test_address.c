@@ -4,6 +4,7 @@
  */
 #include "support/cases.h"
 #include "support/pair.h"
+#include "support/remote.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -304,6 +305,44 @@ CASE(blobs)
     CHECK(info.worker != other.worker);
     CHECK(alone.text[0] != '\0');
     exchange(&pair, dial(&pair, 0, &blob, 0), pair.worker[1], 1);
+    t_pair_close(&pair);
+}
+
+/* One blob is all that a peer needs: it connects by it and writes to memory whose key is inside. */
+CASE(a_blob_with_keys)
+{
+    t_pair_opts opts = {.features = T_RMA_FEATURES};
+    t_remote memory[2];
+    hws_blob_item items[2], item;
+    bytes blob = {0};
+    hws_id client, rkey[2], op = 0;
+    t_pair pair;
+    t_seen seen;
+
+    t_pair_open(&pair, &opts);
+    for (uint64_t i = 0; i < 2; i++) {
+        t_remote_open(&memory[i], &pair, 1, (int)i, 4096);
+        items[i].key = 100 + i;
+        items[i].data = t_pack(memory[i].memory, &items[i].length);
+    }
+    CHECK_OK(hws_blob_pack(pair.worker[1], HWS_ADDRESS_HELLO, items, 2, blob.data,
+                           sizeof(blob.data), &blob.length));
+    client = dial(&pair, 0, &blob, 0);
+    UNTIL(&pair, t_record_find(&pair.record[1], HWS_EVENT_ACCEPTED, 0, 1, &seen));
+    for (uint32_t i = 0; i < 2; i++) {
+        CHECK_OK(hws_blob_item_get(blob.data, blob.length, i, &item));
+        CHECK_EQ(item.key, 100 + i);
+        CHECK_OK(hws_rkey_unpack(client, item.data, item.length, 0, &rkey[i]));
+        CHECK_OK(hws_put(rkey[i], memory[i].address + 8, "by a blob", 10, NULL, &op));
+        WAIT_OK(&pair, op);
+    }
+    CHECK_OK(hws_flush(client, NULL, &op));
+    WAIT_OK(&pair, op);
+    for (uint64_t i = 0; i < 2; i++) {
+        CHECK_STR(memory[i].base + 8, "by a blob");
+        t_remote_close(&memory[i]);
+        free((void *)(uintptr_t)items[i].data);
+    }
     t_pair_close(&pair);
 }
 

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* A key with every length and every single bit changed is refused; a random one too. */
@@ -161,6 +162,110 @@ CASE(released_memory)
     CHECK(hws_put(remote.rkey, remote.address, &value, 8, NULL, &op) < 0);
     CHECK_EQ(remote.base[0], 9);
     free(remote.base);
+    t_pair_close(&pair);
+}
+
+/* The owner releases memory while answers to gets are under way: once hws_close_wait() returns nobody uses
+ * it, and each get has one end. */
+CASE_REMOTE(released_under_way)
+{
+    enum { COUNT = 20, SIZE = 200000 };
+    hws_mem_info info = {.struct_size = sizeof(info)};
+    char *in = t_alloc(COUNT * SIZE);
+    hws_id ops[COUNT];
+    uint64_t length;
+
+    for (uint64_t i = 0; i < COUNT; i++) {
+        t_fill(remote->base + i * SIZE, SIZE, i);
+        CHECK_OK(
+            hws_get(remote->rkey, remote->address + i * SIZE, in + i * SIZE, SIZE, NULL, &ops[i]));
+    }
+    for (int i = 0; i < 3; i++) {
+        CHECK(hws_worker_progress(pair->worker[1 - user]) >= 0);
+    }
+    CHECK_OK(hws_close(remote->memory));
+    if (hws_mem_query(remote->memory, &info) == HWS_OK) {
+        CHECK(info.uses > 0);
+        CHECK_CODE(hws_rkey_pack(remote->memory, 0, NULL, 0, &length), HWS_E_CLOSING);
+        CHECK_OK(hws_close_wait(remote->memory, t_patience()));
+    }
+    CHECK_CODE(hws_mem_query(remote->memory, &info), HWS_E_STALE);
+    if (!remote->allocated) {
+        memset(remote->base, 0x77, remote->length);
+        t_poison(remote->base, remote->length);
+    }
+    for (uint64_t i = 0; i < COUNT; i++) {
+        hws_event event = WAIT(pair, ops[i]);
+
+        if (event.status == HWS_OK) {
+            CHECK_FILLED(in + i * SIZE, SIZE, i);
+        }
+    }
+    t_pair_idle(pair, 20 * T_MS);
+    t_unpoison(remote->base, remote->allocated ? 0 : remote->length);
+    CHECK_OK(hws_mem_register(pair->context, in, 64, NULL, &remote->memory)); /* one to close */
+    free(in);
+}
+
+/* A key is closed while operations by it are under way: they end as if it were not. */
+CASE_REMOTE(key_closed_under_way)
+{
+    enum { COUNT = 20, SIZE = 200000 };
+    char *in = t_alloc(COUNT * SIZE);
+    uint64_t length;
+    hws_id ops[COUNT];
+    void *packed = t_pack(remote->memory, &length);
+
+    for (uint64_t i = 0; i < COUNT; i++) {
+        t_fill(remote->base + i * SIZE, SIZE, i);
+        CHECK_OK(
+            hws_get(remote->rkey, remote->address + i * SIZE, in + i * SIZE, SIZE, NULL, &ops[i]));
+    }
+    CHECK_OK(hws_close(remote->rkey));
+    for (uint64_t i = 0; i < COUNT; i++) {
+        WAIT_OK(pair, ops[i]);
+        CHECK_FILLED(in + i * SIZE, SIZE, i);
+    }
+    CHECK_OK(hws_rkey_unpack(pair->endpoint[user], packed, length, 0, &remote->rkey));
+    free(packed);
+    free(in);
+}
+
+/* The key of another process is refused by name. */
+CASE(foreign_key)
+{
+    unsigned char packed[1024];
+    int fds[2];
+    t_pair pair;
+    hws_id rkey = 0;
+    hws_error error = {.struct_size = sizeof(error)};
+    int64_t length;
+    pid_t pid;
+
+    CHECK(pipe(fds) == 0);
+    pid = fork(); /* nothing of the library has run */
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        uint64_t n;
+        t_remote remote;
+
+        t_remote_pair(&pair, 0);
+        t_remote_open(&remote, &pair, 1, 1, 4096);
+        void *its = t_pack(remote.memory, &n);
+        CHECK(write(fds[1], its, n) == (int64_t)n);
+        _exit(0);
+    }
+    close(fds[1]);
+    length = read(fds[0], packed, sizeof(packed));
+    CHECK(length > 0);
+    close(fds[0]);
+    t_remote_pair(&pair, 0);
+    CHECK_CODE(hws_rkey_unpack(pair.endpoint[0], packed, (uint64_t)length, 0, &rkey),
+               HWS_E_INVALID);
+    CHECK_OK(hws_last_error(&error));
+    CHECK(strstr(error.text, "of process") != NULL);
+    CHECK_EQ(rkey, 0);
+    CHECK(waitpid(pid, NULL, 0) == pid);
     t_pair_close(&pair);
 }
 

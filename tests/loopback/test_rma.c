@@ -224,6 +224,58 @@ CASE_REMOTE(notified)
     free(out);
 }
 
+/* The same told by a queue: the memory is the client's, whose endpoint has one. */
+CASE_BOTH(notified_by_a_queue)
+{
+    enum { COUNT = 100, SIZE = 20000 };
+    hws_op_opts detached = {.struct_size = sizeof(detached), .flags = HWS_OP_DETACHED};
+    hws_endpoint_opts opts = {.struct_size = sizeof(opts), .flags = flags};
+    t_pair_opts pair_opts = {.features = T_RMA_FEATURES};
+    char *out = t_alloc(COUNT * SIZE), *base = t_alloc(COUNT * SIZE);
+    hws_id client = 0, op = 0, memory = 0, rkey = 0;
+    uint64_t length, told = 0;
+    hws_event events[8];
+    t_pair pair;
+    t_seen seen;
+    void *packed;
+
+    t_pair_listen(&pair, &pair_opts);
+    CHECK_OK(hws_queue_open(NULL, &opts.sink.queue));
+    opts.sink.user = 12;
+    CHECK_OK(hws_connect(pair.worker[0], "127.0.0.1", pair.port, &opts, NULL, &client, &op));
+    WAIT_OK(&pair, op);
+    UNTIL(&pair, t_record_find(&pair.record[1], HWS_EVENT_ACCEPTED, 0, 0, &seen));
+    CHECK_OK(hws_mem_register(pair.context, base, COUNT * SIZE, NULL, &memory));
+    packed = t_pack(memory, &length);
+    CHECK_OK(hws_rkey_unpack(seen.event.source, packed, length, 0, &rkey));
+    t_fill(out, COUNT * SIZE, 3);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        CHECK_OK(hws_put_notify(rkey, (uint64_t)(uintptr_t)base + i * SIZE, out + i * SIZE,
+                                i % 3 == 2 ? 0 : SIZE, i << 40, &detached, NULL));
+    }
+    for (uint64_t start = t_now(); told < COUNT;) {
+        int32_t n = hws_queue_pop(opts.sink.queue, events, 8, T_MS);
+
+        for (int32_t k = 0; k < n; k++, told++) {
+            CHECK_EQ(events[k].kind, HWS_EVENT_NOTIFY);
+            CHECK(events[k].source == client);
+            CHECK_EQ(events[k].user, 12);
+            CHECK_EQ(events[k].tag, told << 40);
+            CHECK_EQ(events[k].length, told % 3 == 2 ? 0 : SIZE);
+            CHECK_EQ(memcmp(base + told * SIZE, out + told * SIZE, events[k].length), 0);
+        }
+        t_pair_step(&pair);
+        t_check_patience(__FILE__, __LINE__, start, "all notifications");
+    }
+    CHECK_EQ(hws_queue_pop(opts.sink.queue, events, 8, 0), 0);
+    CHECK_OK(hws_close_wait(memory, t_patience()));
+    free(packed);
+    free(base);
+    free(out);
+    t_pair_close(&pair);
+    CHECK_OK(hws_close(opts.sink.queue));
+}
+
 /* Pieces of all sizes, empty ones too, to and from consecutive memory. */
 static void in_pieces(t_pair *pair, int user, t_remote *remote, uint64_t count)
 {

@@ -6,12 +6,20 @@
 #include <string.h>
 #include <time.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__)
+#define T_ASAN 1
+#elif defined(__SANITIZE_THREAD__)
 #define T_SANITIZED 1
 #elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#if __has_feature(address_sanitizer)
+#define T_ASAN 1
+#elif __has_feature(thread_sanitizer)
 #define T_SANITIZED 1
 #endif
+#endif
+#if defined(T_ASAN)
+#include <sanitizer/asan_interface.h>
+#define T_SANITIZED 1
 #endif
 #ifndef T_SANITIZED
 #define T_SANITIZED 0
@@ -20,6 +28,26 @@
 int t_sanitized(void)
 {
     return T_SANITIZED;
+}
+
+void t_poison(void *memory, size_t length)
+{
+#if defined(T_ASAN)
+    __asan_poison_memory_region(memory, length);
+#else
+    (void)memory;
+    (void)length;
+#endif
+}
+
+void t_unpoison(void *memory, size_t length)
+{
+#if defined(T_ASAN)
+    __asan_unpoison_memory_region(memory, length);
+#else
+    (void)memory;
+    (void)length;
+#endif
 }
 
 void t_fail(const char *file, int line, const char *format, ...)

@@ -57,6 +57,11 @@ uint64_t t_env(const char *name, uint64_t fallback);
 /* 1 when this program is instrumented. */
 int t_sanitized(void);
 
+/* From now on touching this memory ends an ASan build, also in a copy that UCX makes; whole multiples of 8
+ * bytes. Nothing elsewhere. */
+void t_poison(void *memory, size_t length);
+void t_unpoison(void *memory, size_t length);
+
 /* A small random generator, one state a thread. */
 uint64_t t_random(uint64_t *state);
 

@@ -1703,7 +1703,7 @@ unsafe extern "C" {
 
     /// Register memory of the caller's with a context. Of a GPU's memory the CUDA context that is current now is kept, see GPU in section 9.
     ///
-    /// Threads: any. Blocks: while pages are mapped. Owns: the memory stays the caller's and must live until the id is closed. Returns: 0, HWS_E_INVALID, HWS_E_BUFFER_KIND (this UCX cannot handle it), HWS_E_CUDA (its kind cannot be found out), HWS_E_NO_MEMORY, HWS_E_NO_RESOURCE (locked memory).
+    /// Threads: any. Blocks: while pages are mapped. Owns: the memory stays the caller's and must live until the id is stale, see hws_close_wait(). Returns: 0, HWS_E_INVALID, HWS_E_BUFFER_KIND (this UCX cannot handle it), HWS_E_CUDA (its kind cannot be found out), HWS_E_NO_MEMORY, HWS_E_NO_RESOURCE (locked memory).
     pub fn hws_mem_register(context: hws_id, base: *mut c_void, length: u64, opts: *const hws_mem_opts, out: *mut hws_id) -> i32;
 
     /// Allocate memory and register it: preferably in shared memory, where a peer on the same machine then reaches it without a copy (see hws_rkey_ptr()) and without this process making progress.
