@@ -18,6 +18,7 @@ import hawser
 from ._attach import attach
 from ._comm import HawserComm
 from ._config import close_timeout, refuse_encryption
+from ._refused import Refusals
 from ._workers import loop_worker
 
 try:
@@ -52,6 +53,7 @@ class HawserListener(BaseListener):
         self.allow_offload = allow_offload
         self._handshake_overrides = connection_args.get("handshake_overrides")
         self._listener: Any = None
+        self._refusals: Refusals | None = None
         self._handlers: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -68,11 +70,15 @@ class HawserListener(BaseListener):
             raise OSError(f"{self.prefix}{unparse_host_port(self.ip, self.port)}: {e}") from e
         self.port = self._listener.port
         self._host = host or "0.0.0.0"
+        self._refusals = Refusals(self._listener, self.listen_address, self._loop)
         attach(self.comm_handler)
 
     def stop(self) -> None:
         """Take no more peers; those that are connected stay."""
         listener, self._listener = self._listener, None
+        refusals, self._refusals = self._refusals, None
+        if refusals is not None:
+            refusals.say()
         if listener is not None:
             listener.close()
 
