@@ -1,11 +1,16 @@
 # TIMEOUT: 240
 """Event loops that end while connections are there, and several of them in one process."""
 
+import asyncio
 import os
 import subprocess
 import sys
+import threading
 
+import numpy as np
 import pytest
+from dask_support import descriptors, nothing_left
+from distributed import Client, LocalCluster
 
 # One loop after another; each is closed without its tasks, as Dask's own tests and many programs do.
 ENDS = """
@@ -56,3 +61,44 @@ def test_a_loop_that_ends_with_its_connections_says_nothing(how):
     command = [sys.executable, "-c", ENDS.replace("{}()", how + "()")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": ""})
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["done"], "")
+
+
+def use(address, i, failures):
+    """Clients with loops of their own, as a thread of a program has them: Dask's and this thread's."""
+
+    async def gather():
+        async with Client(address, asynchronous=True, set_as_default=False) as client:
+            blocks = await client.gather(client.map(lambda x: np.full(200_000, x), range(6), pure=False))
+            assert [int(block[-1]) for block in blocks] == list(range(6))
+
+    try:
+        for _ in range(2):
+            with Client(address, set_as_default=False) as client:
+                assert client.submit(lambda x: x + 1, i, pure=False).result(timeout=120) == i + 1
+            asyncio.run(asyncio.wait_for(gather(), 120))
+    except BaseException as e:
+        failures.append(e)
+
+
+def test_clients_of_several_threads_and_loops():
+    """They work at the same time, the number of descriptors does not grow, and all is gone in the end."""
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "processes": True}
+    with nothing_left(), LocalCluster(protocol="ucx", **options) as cluster:
+        open_after = []
+        for _ in range(4):
+            failures = []
+            threads = [
+                threading.Thread(target=use, args=(cluster.scheduler_address, i, failures), daemon=True)
+                for i in range(4)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(240)
+            assert not failures and not any(thread.is_alive() for thread in threads), failures
+            open_after.append(descriptors())
+        # A connection has about 11 of them, and what is kept for the next ones varies by a few.
+        assert open_after[-1] <= max(open_after[:2]) + 66, open_after
+        with Client(cluster) as client:
+            client.restart(timeout=120)
+            assert client.submit(sum, [1, 2]).result(timeout=120) == 3
