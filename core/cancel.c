@@ -27,7 +27,9 @@ static void end_early(struct hws__op *op, int32_t code)
         break;
     case HWS__STAGE_UCX:
         op->wanted = code;
-        if (op->ep != NULL && op->ep->raw && op->kind == HWS_EVENT_TAG_RECV && op->ucx != NULL) {
+        /* Without a UCX worker the endpoint has failed: the end of that worker ends the receive. */
+        if (op->ep != NULL && op->ep->raw && op->ep->uworker != NULL &&
+            op->kind == HWS_EVENT_TAG_RECV && op->ucx != NULL) {
             hws__ucx.ucp_request_cancel(op->ep->uworker->ucx, op->ucx);
         }
         if (op->ep != NULL && (op->flags & HWS_OP_DEADLINE_ABORT) && code == HWS_E_TIMED_OUT) {

@@ -34,7 +34,7 @@ logger = logging.getLogger("ucx")
 # The context that the module's functions use; made at first use.
 _ctx: ApplicationContext | None = None
 
-# Tags of the two messages that introduce an endpoint and that end it.
+# The message that introduces an endpoint, and its tag.
 _HELLO_TAG = 0x6877732D68656C6C
 _HELLO = struct.Struct("QQQ")
 _LET_END_SECONDS = 1.0
@@ -57,13 +57,25 @@ def _portable_hash(tag: Any) -> int:
     return hash(tag)
 
 
-async def exchange_peer_info(endpoint: Any, msg_tag: int, ctrl_tag: int, connect_timeout: float) -> dict[str, int]:
-    """Tell the peer our tags and learn its own. Raises asyncio.TimeoutError, RuntimeError (checksum)."""
+async def exchange_peer_info(
+    endpoint: Any, msg_tag: int, ctrl_tag: int, connect_timeout: float, stream_first: str | None = None
+) -> dict[str, int]:
+    """Tell the peer our tags and learn its own. Raises asyncio.TimeoutError, RuntimeError (checksum).
+
+    stream_first: for UCX-Py itself, which does it by stream: "send" for who listens, "recv" for who connects.
+    """
     mine = bytearray(_HELLO.pack(msg_tag, ctrl_tag, hash64bits(msg_tag, ctrl_tag)))
     theirs = bytearray(_HELLO.size)
-    sending = endpoint.send(mine, _HELLO_TAG, connect_timeout)
-    await endpoint._recv(theirs, _HELLO_TAG, timeout=connect_timeout)
-    await sending
+    if stream_first is None:
+        sending = endpoint.send(mine, _HELLO_TAG, connect_timeout)
+        await endpoint._recv(theirs, _HELLO_TAG, timeout=connect_timeout)
+        await sending
+    else:
+        # UCX does not cancel what a stream receives, so the operation's own deadline would wait for the peer.
+        steps = [lambda: endpoint.stream_send(mine), lambda: endpoint.stream_recv(theirs)]
+        for step in steps if stream_first == "send" else reversed(steps):
+            async with asyncio.timeout(connect_timeout):
+                await step()
     peer_msg, peer_ctrl, checksum = _HELLO.unpack(theirs)
     if checksum != hash64bits(peer_msg, peer_ctrl):
         raise RuntimeError(f"Checksum invalid! {checksum:#x} != {hash64bits(peer_msg, peer_ctrl):#x}")
@@ -107,13 +119,15 @@ class CtrlMsg:
             operation._on_end(lambda operation: CtrlMsg.handle_ctrl_msg(ref, message, operation))
 
 
-async def agree_on_tags(ep: ucx_api.UCXEndpoint, connect_timeout: float) -> dict[str, int]:
+async def agree_on_tags(
+    ep: ucx_api.UCXEndpoint, connect_timeout: float, stream_first: str | None = None
+) -> dict[str, int]:
     """The tags of an endpoint that was just connected; it is closed if that fails."""
     seed = os.urandom(16)
     msg_tag = hash64bits("msg_tag", seed, ep.handle)
     ctrl_tag = hash64bits("ctrl_tag", seed, ep.handle)
     try:
-        peer = await exchange_peer_info(ep._endpoint, msg_tag, ctrl_tag, connect_timeout)
+        peer = await exchange_peer_info(ep._endpoint, msg_tag, ctrl_tag, connect_timeout, stream_first)
     except HawserError as e:
         ep.close_soon()
         if e.code == ErrorCode.TIMED_OUT:
@@ -130,8 +144,9 @@ async def agree_on_tags(ep: ucx_api.UCXEndpoint, connect_timeout: float) -> dict
     }
 
 
-async def _introduce(ctx: ApplicationContext, ep: ucx_api.UCXEndpoint) -> Endpoint:
-    endpoint = Endpoint(ep, ctx, await agree_on_tags(ep, ctx.connect_timeout))
+async def _introduce(ctx: ApplicationContext, ep: ucx_api.UCXEndpoint, first: str) -> Endpoint:
+    tags = await agree_on_tags(ep, ctx.connect_timeout, first if ep.of_ucxpy else None)
+    endpoint = Endpoint(ep, ctx, tags)
     CtrlMsg.setup_ctrl_recv(endpoint)
     return endpoint
 
@@ -140,7 +155,7 @@ async def _listener_handler_coroutine(
     conn_request: int, ctx: ApplicationContext, func: Callable[[Endpoint], Any], endpoint_error_handling: bool
 ) -> None:
     ep = ucx_api.UCXEndpoint.create_from_conn_request(ctx.worker, conn_request, endpoint_error_handling)
-    endpoint = await _introduce(ctx, ep)
+    endpoint = await _introduce(ctx, ep, "send")
     del ctx, ep
     if asyncio.iscoroutinefunction(func):
         await func(endpoint)
@@ -182,6 +197,14 @@ class _Context(ucx_api.UCXContext):
     _plain_rma = False
 
 
+def _speaks_ucxpy(wire: str | None) -> bool:
+    """Whether peers may be UCX-Py itself; where the program does not say, $HAWSER_UCP_WIRE does."""
+    wire = wire or os.environ.get("HAWSER_UCP_WIRE") or "hawser"
+    if wire not in ("hawser", "ucx-py"):
+        raise ValueError(f'`wire` must be "hawser" or "ucx-py", not {wire!r}')
+    return wire == "ucx-py"
+
+
 class ApplicationContext:
     """A context with its one worker. The module's functions use a global one."""
 
@@ -190,10 +213,13 @@ class ApplicationContext:
         config_dict: dict[str, str] = {},  # noqa: B006
         blocking_progress_mode: bool | None = None,
         connect_timeout: float | None = None,
+        wire: str | None = None,
     ) -> None:
         self.progress_tasks: list[Any] = []
+        of_ucxpy = _speaks_ucxpy(wire)
         self._open(config_dict)
         self.worker._loop_cancels = True
+        self.worker.of_ucxpy = of_ucxpy
         if blocking_progress_mode is None:
             blocking_progress_mode = "UCXPY_NON_BLOCKING_MODE" not in os.environ
         self.blocking_progress_mode = blocking_progress_mode
@@ -255,7 +281,8 @@ class ApplicationContext:
 
     async def _connected(self, ip_address: str, port: int, timeout: float) -> Any:
         try:
-            return await _connect(ip_address, port, worker=self.worker._worker, timeout=max(timeout, 1e-3))
+            raw = self.worker.of_ucxpy
+            return await _connect(ip_address, port, worker=self.worker._worker, timeout=max(timeout, 1e-3), raw=raw)
         except HawserError as e:
             if e.code == ErrorCode.TIMED_OUT:
                 raise TimeoutError from e
@@ -264,7 +291,7 @@ class ApplicationContext:
     async def _connect(self, ip_address: str, port: int, endpoint_error_handling: bool) -> Endpoint:
         connected = await self._connected(ip_address, port, self.connect_timeout)
         ep = ucx_api.UCXEndpoint(self.worker, connected, endpoint_error_handling)
-        endpoint = await _introduce(self, ep)
+        endpoint = await _introduce(self, ep, "recv")
         logger.debug("create_endpoint() client: %s", hex(endpoint.uid))
         return endpoint
 
@@ -382,6 +409,7 @@ class Endpoint:
         self._tags = tags
         self._msg_send = tags["msg_send"] if tags else 0
         self._msg_recv = tags["msg_recv"] if tags else 0
+        self._hash: Callable[[Any], int] = hash if endpoint.of_ucxpy else _portable_hash
         self._hashes: dict[Any, tuple[int, int]] = {}
         self._send_count = 0
         self._recv_count = 0
@@ -451,8 +479,8 @@ class Endpoint:
         if found is None:
             if len(self._hashes) >= _KEEP:
                 self._hashes.clear()
-            portable = _portable_hash(tag)
-            found = self._hashes[tag] = (hash64bits(self._msg_send, portable), hash64bits(self._msg_recv, portable))
+            number = self._hash(tag)
+            found = self._hashes[tag] = (hash64bits(self._msg_send, number), hash64bits(self._msg_recv, number))
         return found
 
     def _tag(self, tag: Any, force_tag: bool, receive: int) -> int:
@@ -551,7 +579,9 @@ class Endpoint:
         count = self._recv_count
         self._recv_count += 1
         try:
-            if force_tag or self._tags is None:
+            if self._ep is not None and self._ep.of_ucxpy and not force_tag:
+                got = await self._cancelled_by_close(hawser._recv(buffer, wire))
+            elif force_tag or self._tags is None:
                 got = await self._recv_of_worker(buffer, wire)
             else:
                 got = await hawser._recv(buffer, wire)
@@ -567,6 +597,12 @@ class Endpoint:
 
     async def _recv_of_worker(self, buffer: Any, wire: int) -> int:
         """A message whose tag says everything may come from another endpoint of the peer."""
+        assert self._ep is not None
+        return await self._cancelled_by_close(self._ep.worker._worker.recv(buffer, wire))
+
+    async def _cancelled_by_close(self, operation: Any) -> int:
+        """What is received, unless this endpoint is closed before: nothing else ends the operation then, or only
+        when the peer, which says no goodbye, is found to be gone."""
         ep = self._ep
         assert ep is not None
         got = asyncio.get_running_loop().create_future()
@@ -585,7 +621,6 @@ class Endpoint:
                     _core.cancel(operation.id)
                 return 1
 
-        operation = ep.worker._worker.recv(buffer, wire)
         pending: Any = Pending()
         ep._inflight.add(pending)
         operation._on_end(done)
@@ -739,11 +774,16 @@ def init(
     env_takes_precedence: bool = False,
     blocking_progress_mode: bool | None = None,
     connect_timeout: float | None = None,
+    wire: str | None = None,
 ) -> None:
-    """Open the global context. options: UCX's, without the prefix UCX_."""
+    """Open the global context. options: UCX's, without the prefix UCX_.
+
+    wire: "hawser", or "ucx-py" to connect to programs that run UCX-Py itself and to let them connect, with the same
+    UCX on both sides; by default $HAWSER_UCP_WIRE, else "hawser".
+    """
     global _ctx
     options = options_of_first(_ctx, options, env_takes_precedence)
-    _ctx = ApplicationContext(options, blocking_progress_mode, connect_timeout)
+    _ctx = ApplicationContext(options, blocking_progress_mode, connect_timeout, wire)
     logger.info("UCP initiated using config:")
     for key, value in _ctx.get_config().items():
         if key in options or f"UCX_{key}" in os.environ:

@@ -206,6 +206,8 @@ def _has_cuda(tls: str) -> bool:
 class UCXWorker(UCXObject):
     """A worker of a context."""
 
+    # Whether peers may be programs that run UCX-Py itself: the asyncio API's handshake with them is another.
+    of_ucxpy = False
     # Whoever blocks makes progress on all of them: both ends may be in this thread.
     _all: weakref.WeakSet[UCXWorker] = weakref.WeakSet()
 
@@ -490,6 +492,8 @@ class UCXEndpoint(UCXObject):
         self._endpoint = endpoint
         self._handling = endpoint_error_handling
         self._by_address = False
+        # A listener for UCX-Py serves Hawser's own programs besides.
+        self.of_ucxpy = worker.of_ucxpy and endpoint.info()["reason"] == c.Reason.RAW
         self._inflight: set[_Call] = set()
         self._am_slots: collections.deque[list[Any]] = collections.deque()
         self._am_waiting: collections.deque[tuple[Any, ...]] = collections.deque()
@@ -528,8 +532,9 @@ class UCXEndpoint(UCXObject):
     ) -> UCXEndpoint:
         """Connect to a worker; nothing is exchanged with it first."""
         assert worker.initialized
+        flags = c.EndpointFlag.LAZY | (c.EndpointFlag.RAW if worker.of_ucxpy else 0)
         id, operation = _posted(
-            lambda: _core.connect_address(worker._worker, bytes(address), c.EndpointFlag.LAZY, _PLAIN_CLOSE_NS, 0),
+            lambda: _core.connect_address(worker._worker, bytes(address), flags, _PLAIN_CLOSE_NS, 0),
             "ucp_ep_create",
         )
         endpoint = _Endpoint(worker._worker, id)
@@ -733,8 +738,9 @@ class UCXListener(UCXObject):
         self._args = cb_args or ()
         self._kwargs = cb_kwargs or {}
         self._peers = _Peers(self)
+        flags = c.ListenerFlag.RAW if worker.of_ucxpy else 0
         self.handle: int = _posted(
-            lambda: _core.listen(worker._worker, None, port or 0, 0, 0, 0), "ucp_listener_create"
+            lambda: _core.listen(worker._worker, None, port or 0, flags, 0, 0), "ucp_listener_create"
         )
         worker._worker._objects[self.handle] = self._peers
         super().__init__()
@@ -893,7 +899,8 @@ class UCXAddress(bytes):
     @classmethod
     def from_worker(cls, worker: UCXWorker) -> UCXAddress:
         """The address of a worker."""
-        return cls(_posted(_core.worker_address, "ucp_worker_get_address", worker._worker.id, 0))
+        flags = c.Address.PLAIN if worker.of_ucxpy else 0
+        return cls(_posted(_core.worker_address, "ucp_worker_get_address", worker._worker.id, flags))
 
     @property
     def address(self) -> int:

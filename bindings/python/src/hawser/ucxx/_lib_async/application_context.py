@@ -60,7 +60,7 @@ class ApplicationContext(_ucp.ApplicationContext):
         if self._futures and not threaded:
             logger.warning("Notifier thread requested, but '%s' does not support it.", self._mode)
             self._futures = False
-        super().__init__(config_dict, False, connect_timeout)
+        super().__init__(config_dict, False, connect_timeout, "hawser")
         logger.info("Starting progress in '%s' mode", self._mode)
 
     def _open(self, config_dict: dict[str, str]) -> None:
