@@ -72,41 +72,94 @@ static void tell(struct hws__message *m, const struct hws__am_handler *h, int32_
     hws__emit(m->worker, &h->sink, &e, keep ? NULL : m);
 }
 
-/* A small message whose callback keeps nothing: copied into the notice. False: another way. */
-static bool tell_small(struct hws__worker *w, const struct hws__am_handler *h, hws_id ep,
+/* A message whose callback keeps nothing. */
+static inline bool plain(const struct hws__am_handler *h)
+{
+    return h->sink.callback != NULL && h->flags == 0 && h->alloc == NULL;
+}
+
+/* Whether a message fits behind each other into the memory of a notice. */
+static inline bool small(size_t header_length, size_t length)
+{
+    return header_length <= HWS__NOTICE_INLINE &&
+           length <= HWS__NOTICE_INLINE - aligned(header_length);
+}
+
+/* Put header and data of a small message there, and describe it. */
+static inline void describe(hws_am_detail *detail, unsigned char *to, hws_id ep, const void *header,
+                            size_t header_length, const void *data, size_t length)
+{
+    detail->header = header_length != 0 ? to : NULL;
+    detail->header_length = header_length;
+    detail->data = to + aligned(header_length);
+    detail->data_length = length;
+    detail->buffer = 0;
+    detail->endpoint = ep;
+    hws__scatter(to, 1, 0, header, header_length);
+    hws__scatter(to + aligned(header_length), 1, 0, data, length);
+}
+
+static inline void small_event(hws_event *event, const struct hws__am_handler *h,
+                               const hws_am_detail *detail, uint32_t am_id)
+{
+    event->size = sizeof *event;
+    event->kind = HWS_EVENT_AM;
+    event->op = 0;
+    event->source = detail->endpoint;
+    event->status = HWS_OK;
+    event->flags = 0;
+    event->length = detail->data_length;
+    event->tag = am_id;
+    event->user = h->sink.user;
+    event->detail = detail;
+}
+
+/* Call inside the sweep, with a copy: what UCX gives has no alignment. */
+static void tell_now(struct hws__worker *w, const struct hws__am_handler *h, hws_id ep,
+                     uint32_t am_id, const void *header, size_t header_length, const void *data,
+                     size_t length)
+{
+    _Alignas(16) unsigned char inlined[HWS__NOTICE_INLINE];
+    hws_am_detail detail;
+    hws_event event;
+
+    describe(&detail, inlined, ep, header, header_length, data, length);
+    small_event(&event, h, &detail, am_id);
+    HWS__COUNT(w, events, 1);
+    hws__call(h->sink.callback, h->sink.callback_arg, &event);
+}
+
+/* Copied into a notice, to be told of after the sweep. False: no memory. */
+static bool tell_later(struct hws__worker *w, const struct hws__am_handler *h, hws_id ep,
                        uint32_t am_id, const void *header, size_t header_length, const void *data,
                        size_t length)
 {
-    struct hws__notice *t;
+    struct hws__notice *t = hws__notice_take(w, &h->sink);
 
-    if (h->sink.callback == NULL || h->flags != 0 || h->alloc != NULL ||
-        header_length > HWS__NOTICE_INLINE ||
-        length > HWS__NOTICE_INLINE - aligned(header_length) ||
-        (t = hws__notice_take(w, &h->sink)) == NULL) {
+    if (t == NULL) {
         return false;
     }
-    if (header_length != 0) {
-        memcpy(t->inlined, header, header_length);
+    describe(&t->detail, t->inlined, ep, header, header_length, data, length);
+    small_event(&t->event, h, &t->detail, am_id);
+    return true;
+}
+
+static bool tell_small(struct hws__worker *w, const struct hws__am_handler *h,
+                       struct hws__endpoint *ep, uint32_t am_id, const void *header,
+                       size_t header_length, const void *data, size_t length)
+{
+    hws_id id = ep != NULL ? ep->obj.id : 0;
+    bool now = ep != NULL && hws__call_now(w);
+
+    if (!now && !tell_later(w, h, id, am_id, header, header_length, data, length)) {
+        return false;
     }
-    if (length != 0) { /* UCX's pointer may be null then */
-        memcpy(t->inlined + aligned(header_length), data, length);
+    if (ep != NULL) {
+        HWS__CREDIT_TOOK(ep, HWS__CREDIT_AM, length + header_length);
     }
-    t->detail.header = header_length != 0 ? t->inlined : NULL;
-    t->detail.header_length = header_length;
-    t->detail.data = t->inlined + aligned(header_length);
-    t->detail.data_length = length;
-    t->detail.buffer = 0;
-    t->detail.endpoint = ep;
-    t->event.size = sizeof t->event;
-    t->event.kind = HWS_EVENT_AM;
-    t->event.op = 0;
-    t->event.source = ep;
-    t->event.status = HWS_OK;
-    t->event.flags = 0;
-    t->event.length = length;
-    t->event.tag = am_id;
-    t->event.user = h->sink.user;
-    t->event.detail = &t->detail;
+    if (now) {
+        tell_now(w, h, id, am_id, header, header_length, data, length);
+    }
     return true;
 }
 
@@ -131,11 +184,8 @@ ucs_status_t hws__am_arrived(struct hws__uworker *u, struct hws__endpoint *ep, u
         ep->traffic.in[HWS_TRAFFIC_AM].count++;
         ep->traffic.in[HWS_TRAFFIC_AM].bytes += length;
     }
-    if ((attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0 &&
-        tell_small(w, h, ep != NULL ? ep->obj.id : 0, am_id, header, header_length, data, length)) {
-        if (ep != NULL) {
-            HWS__CREDIT_TOOK(ep, HWS__CREDIT_AM, length + header_length);
-        }
+    if ((attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0 && plain(h) && small(header_length, length) &&
+        tell_small(w, h, ep, am_id, header, header_length, data, length)) {
         return UCS_OK;
     }
     if ((m = hws__message_take(w, HWS_KIND_BUFFER)) == NULL ||

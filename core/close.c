@@ -104,7 +104,8 @@ int32_t hws_close(hws_id id)
         return hws__id_error(&hws__objects, id, 0);
     }
     if (hws__id_kind(id) == HWS_KIND_LISTENER) {
-        return hws__on_worker(((struct hws__listener *)(void *)o)->worker, listener_command, id);
+        return hws__on_worker_outside(((struct hws__listener *)(void *)o)->worker, listener_command,
+                                      id);
     }
     if (hws__id_kind(id) == HWS_KIND_PLAN) {
         return hws__on_worker(hws__plan_worker(o), plan_command, id);

@@ -677,7 +677,7 @@ static int32_t command(hws_id id, void (*fn)(struct hws__worker *, void *), uint
         return r;
     }
     w = ep->worker;
-    if (!hws__own_try(w) && !(nested = hws__owned(w))) {
+    if (!hws__own_try(w) && !(nested = hws__owned_outside(w))) {
         hws__ask(w, &ep->obj, asked);
         return HWS_OK;
     }

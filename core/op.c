@@ -388,16 +388,42 @@ static __attribute__((noinline, cold)) const char *failed(const struct hws__op *
                : hws_error_text(status);
 }
 
+static inline void end(struct hws__op *op, int32_t status)
+{
+    hws__op_unlink(op);
+    op->stage = HWS__STAGE_ENDED;
+    op->status = status;
+    op->detail = status >= 0 ? NULL : failed(op, status);
+    HWS__COUNT(op->worker, ops_ended, 1);
+}
+
+void hws__op_tell(struct hws__op *op)
+{
+    hws_event event;
+
+    hws__op_event(op, &event);
+    HWS__COUNT(op->worker, events, 1);
+    hws__call(op->callback, op->callback_arg, &event);
+    hws__op_release(op);
+}
+
+void hws__op_finish_now(struct hws__op *op, int32_t status)
+{
+    /* UCX tells of failures one after the other, and must have told them all before the next posting. */
+    if (op->callback == NULL || status < 0 || !hws__call_now(op->worker)) {
+        hws__op_finish(op, status);
+        return;
+    }
+    end(op, status);
+    hws__op_tell(op);
+}
+
 void hws__op_finish(struct hws__op *op, int32_t status)
 {
     struct hws__worker *w = op->worker;
     hws_event event;
 
-    hws__op_unlink(op);
-    op->stage = HWS__STAGE_ENDED;
-    op->status = status;
-    op->detail = status >= 0 ? NULL : failed(op, status);
-    HWS__COUNT(w, ops_ended, 1);
+    end(op, status);
     if (op->callback != NULL) {
         hws__list_append(&w->ready_ops, &op->match);
         w->todo = true;
@@ -461,7 +487,7 @@ void hws__op_ucx_done(void *request, ucs_status_t status, void *user_data)
         return; /* on the background thread; the owner ends it, see hws__op_orphans() */
     }
     hws__op_unhold(op);
-    hws__op_finish(op, code < 0 ? hws__op_cause(op, code) : code);
+    hws__op_finish_now(op, code < 0 ? hws__op_cause(op, code) : code);
 }
 
 void *hws__op_keep_iov(const struct hws__post *p, struct hws__op *op)

@@ -192,6 +192,13 @@ void hws__op_limit(uint32_t slots);
 
 /** End an operation: the one place where final events are made. Owner only. */
 void hws__op_finish(struct hws__op *op, int32_t status);
+/**
+ * The same as the last thing that a callback of UCX does: who posted it with a callback is told at once,
+ * where that may be.
+ */
+void hws__op_finish_now(struct hws__op *op, int32_t status);
+/** Call the callback of one that ended, and give it back. Owner only. */
+void hws__op_tell(struct hws__op *op);
 /** Nobody will see the result of an ended operation: give back what it holds. Owner only. */
 void hws__op_unclaimed(struct hws__op *op);
 /** Take it out of the match and deadline structures; part of hws__op_finish(). */

@@ -247,14 +247,20 @@ void hws__post_continue(struct hws__op *op)
 
 void hws__post_earlier(const struct hws__post *p)
 {
-    if (p->op == NULL && !p->worker->submitting) {
+    if (p->op == NULL && !p->worker->submitting && !p->worker->sweeping) {
         hws__submissions_run(p->worker);
     }
 }
 
+/* In a callback: whether it may be run at once. */
+static bool may_run(const struct hws__post *p)
+{
+    return p->kind == HWS_EVENT_CONNECT ? hws__owned_outside(p->worker) : hws__owned(p->worker);
+}
+
 int32_t hws__post_not_free(struct hws__post *p, hws_id *out)
 {
-    return hws__owned(p->worker) ? hws__post_run(p, out) : submit(p, out);
+    return may_run(p) ? hws__post_run(p, out) : submit(p, out);
 }
 
 /* A sleeper armed before this operation existed: it must see what only progress moves on. */
@@ -368,12 +374,13 @@ static int32_t run_packaged(struct hws__post *p, hws_id *out)
         return r;
     }
     remember(op, p->opts, now);
-    nested = hws__owned(w);
+    nested = may_run(p);
     if (!nested && !hws__own_try(w)) {
         hand_over(w, op);
         return HWS_OK;
     }
-    if (atomic_load_explicit(&w->submissions, memory_order_relaxed) != NULL && !w->submitting) {
+    if (atomic_load_explicit(&w->submissions, memory_order_relaxed) != NULL && !w->submitting &&
+        !w->sweeping) {
         hws__submissions_run(w);
     }
     r = hws__post_run(&((struct submission *)(void *)op->submitted)->post, NULL);
@@ -582,14 +589,25 @@ bool hws__command(struct hws__worker *w, void (*fn)(struct hws__worker *, void *
     return true;
 }
 
+static int32_t command(struct hws__worker *w, void (*fn)(struct hws__worker *, void *), hws_id id)
+{
+    return hws__command(w, fn, (void *)(uintptr_t)id)
+               ? HWS_OK
+               : hws__fail(HWS_E_TOO_MANY, id, "no operation is free");
+}
+
+int32_t hws__on_worker_outside(struct hws__worker *w, void (*fn)(struct hws__worker *, void *),
+                               hws_id id)
+{
+    return hws__owned(w) && w->sweeping ? command(w, fn, id) : hws__on_worker(w, fn, id);
+}
+
 int32_t hws__on_worker(struct hws__worker *w, void (*fn)(struct hws__worker *, void *), hws_id id)
 {
     bool nested = false;
 
     if (!hws__own_try(w) && !(nested = hws__owned(w))) {
-        return hws__command(w, fn, (void *)(uintptr_t)id)
-                   ? HWS_OK
-                   : hws__fail(HWS_E_TOO_MANY, id, "no operation is free");
+        return command(w, fn, id);
     }
     fn(w, (void *)(uintptr_t)id);
     hws__disown(w, nested);

@@ -51,13 +51,6 @@ void hws__wake(struct hws__worker *w)
     atomic_fetch_sub(&w->waking, 1);
 }
 
-static void call(hws_event_fn fn, void *arg, const hws_event *event)
-{
-    hws__callback_depth++;
-    fn(arg, event);
-    hws__callback_depth--;
-}
-
 int hws__deliver(struct hws__worker *w)
 {
     struct hws__list *n;
@@ -66,20 +59,14 @@ int hws__deliver(struct hws__worker *w)
     /* A callback may make progress impossible to nest, but may post: new events join the lists and
      * are taken by this same loop. */
     while ((n = hws__list_pop(&w->ready_ops)) != NULL) {
-        struct hws__op *op = hws__container(n, struct hws__op, match);
-        hws_event event;
-
-        hws__op_event(op, &event);
-        HWS__COUNT(w, events, 1);
-        call(op->callback, op->callback_arg, &event);
-        hws__op_release(op);
+        hws__op_tell(hws__container(n, struct hws__op, match));
         done++;
     }
     while ((n = hws__list_pop(&w->ready)) != NULL) {
         struct hws__notice *t = hws__container(n, struct hws__notice, link);
 
         HWS__COUNT(w, events, 1);
-        call(t->callback, t->callback_arg, &t->event);
+        hws__call(t->callback, t->callback_arg, &t->event);
         if (t->message != NULL) {
             hws__message_release(t->message);
         }
@@ -173,6 +160,7 @@ static int sweep(struct hws__worker *w)
     struct hws__list *n, *next;
     int done = 0;
 
+    w->sweeping = true;
     for (n = w->hot.next; n != &w->hot; n = next) {
         struct hws__uworker *u = hws__container(n, struct hws__uworker, hot_link);
         int r = (int)hws__ucx.ucp_worker_progress(u->ucx);
@@ -181,6 +169,7 @@ static int sweep(struct hws__worker *w)
         u->idle = r != 0 ? 0 : u->idle + 1;
         done += r;
     }
+    w->sweeping = false;
     if (__builtin_expect(done != 0 && w->raw_count != 0 &&
                              (w->scope.receives | w->address_scope.receives) != 0,
                          0)) {

@@ -3,9 +3,13 @@
  *
  * The owner of a worker (own.h) is the one thread that makes progress on it. Only the owner touches the
  * worker's UCX objects and lists. A thread that finds the worker owned by another hands its
- * operation over (post.c); the owner takes it up in its next sweep. User code runs only after
- * ucp_worker_progress() has returned, still under ownership, so that a callback is recognised by
- * `owner` being its own thread.
+ * operation over (post.c); the owner takes it up in its next sweep.
+ *
+ * User code runs under ownership, so that a callback is recognised by `owner` being its own thread.
+ * Callbacks are called after the sweep, but for the two that make up most traffic: small active
+ * messages, and operations that ended well, are told of inside UCX's own callback while nothing
+ * earlier waits to be told (hws__call_now()). What must not happen inside UCX, closing and dialling,
+ * is then put off to the end of the sweep (hws__owned_outside()).
  *
  * A submission that just misses a leaving owner waits until the next progress: the caller's own in
  * the manual modes, the progress thread's within HWS__LOOK_NS otherwise; a sleeper is signalled.
@@ -30,6 +34,27 @@ extern _Thread_local uint32_t hws__callback_depth __attribute__((tls_model("init
 static inline bool hws__in_callback(void)
 {
     return hws__callback_depth != 0;
+}
+
+/** Call the user. */
+static inline void hws__call(hws_event_fn fn, void *arg, const hws_event *event)
+{
+    hws__callback_depth++;
+    fn(arg, event);
+    hws__callback_depth--;
+}
+
+/** Whether a callback may run inside the sweep: nothing that happened earlier waits. Owner only. */
+static inline bool hws__call_now(const struct hws__worker *w)
+{
+    return w->sweeping && !w->todo && !hws__in_callback() &&
+           atomic_load_explicit(&w->submissions, memory_order_relaxed) == NULL;
+}
+
+/** Owned by this thread, which is not inside UCX: closing and dialling may be done at once. */
+static inline bool hws__owned_outside(const struct hws__worker *w)
+{
+    return hws__owned(w) && !w->sweeping;
 }
 
 /** One sweep over the hot UCX workers, submissions, deliveries. Owner only. How much was done. */
@@ -93,6 +118,9 @@ void hws__wake_waiters(struct hws__worker *w);
 bool hws__command(struct hws__worker *w, void (*fn)(struct hws__worker *, void *), void *arg);
 /** Run it with an id under ownership, and wake who sleeps; HWS_E_TOO_MANY if it cannot be handed over. */
 int32_t hws__on_worker(struct hws__worker *w, void (*fn)(struct hws__worker *, void *), hws_id id);
+/** The same, but not inside UCX. */
+int32_t hws__on_worker_outside(struct hws__worker *w, void (*fn)(struct hws__worker *, void *),
+                               hws_id id);
 /** Ask the owner to close or abort an object: needs no memory, so it cannot fail. Any thread. */
 void hws__ask(struct hws__worker *w, struct hws__obj *o, uint32_t what);
 /** Hand an operation to the owner. */

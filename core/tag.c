@@ -143,7 +143,7 @@ static ucs_status_t meet(struct hws__op *op, struct hws__uworker *u, uint64_t ta
     }
     room = hws__bytes(op->buffer, op->length, flags);
     hws__scatter(op->buffer, op->length, flags, data, length < room ? length : room);
-    hws__op_finish(op, length > room ? HWS_E_TRUNCATED : HWS_OK);
+    hws__op_finish_now(op, length > room ? HWS_E_TRUNCATED : HWS_OK);
     return UCS_OK;
 }
 

@@ -307,7 +307,7 @@ int32_t hws__worker_close(hws_id id)
     if ((w = hws__worker_find(id, &r)) == NULL) {
         return r;
     }
-    if (!hws__own_try(w) && !(nested = hws__owned(w))) {
+    if (!hws__own_try(w) && !(nested = hws__owned_outside(w))) {
         hws__ask(w, &w->obj, HWS__ASKED_CLOSE);
         return HWS_OK;
     }
@@ -364,7 +364,7 @@ bool hws__worker_step(struct hws__worker *w)
         hws__background_hurry(&c->background, NULL);
     }
     if (!hws__list_empty(&w->endpoints) || !hws__list_empty(&w->listeners) ||
-        !hws__list_empty(&w->ops) || atomic_load(&w->jobs) != 0 || w->delivering != 0 ||
+        !hws__list_empty(&w->ops) || atomic_load(&w->jobs) != 0 ||
         !hws__list_empty(&w->ready_ops) || !hws__list_empty(&w->ready) ||
         atomic_load(&w->submissions) != NULL || hws__in_callback()) {
         w->tick = HWS__TICK;

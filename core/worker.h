@@ -92,8 +92,7 @@ struct hws__worker {
     hws_id taking;    /* the operation whose end the owner waits for and takes itself */
     bool submitting;  /* submissions are being run */
     bool todo;        /* something waits for the end of the sweep */
-    uint32_t delivering;
-    bool sweeping;
+    bool sweeping;    /* the owner is inside UCX's progress, see hws__call_now() */
     struct hws__op *free_ops;
     struct hws__list ready_ops; /* operations whose callback is due */
     struct hws__list ready;     /* notices whose callback is due */
