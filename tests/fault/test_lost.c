@@ -42,6 +42,20 @@ void *__wrap_aligned_alloc(size_t alignment, size_t size)
 }
 
 /* A deadline that cannot be kept must not be promised. */
+/* So many operations are there from now on, without memory. */
+static void provide_operations(t_pair *pair, hws_id *ops, int count)
+{
+    char in[8];
+
+    for (int i = 0; i < count; i++) {
+        CHECK_OK(hws_tag_recv(pair->endpoint[1], in, 8, 1, ALL, NULL, &ops[i]));
+    }
+    for (int i = 0; i < count; i++) {
+        CHECK_OK(hws_cancel(ops[i]));
+        CHECK_CODE(WAIT(pair, ops[i]).status, HWS_E_CANCELED);
+    }
+}
+
 CASE(no_memory_for_a_deadline)
 {
     hws_op_opts opts = {.struct_size = sizeof opts, .timeout_ns = 3600 * T_SECOND};
@@ -51,6 +65,7 @@ CASE(no_memory_for_a_deadline)
     t_pair pair;
 
     t_pair_open(&pair, NULL);
+    provide_operations(&pair, ops, 300);
     CHECK_OK(hws_tag_recv(pair.endpoint[1], in, 8, 1, ALL, &opts, &ops[taken++]));
     failing = 1;
     for (int i = 1; i < 300; i++) {
