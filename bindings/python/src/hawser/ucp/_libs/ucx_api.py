@@ -987,24 +987,34 @@ class UCXRkey(UCXObject):
             _core.close(self.id)
 
 
-def _move(function: Any, name: str, buffer: Any, nbytes: int, remote_addr: int, rkey: UCXRkey) -> Any:
-    array = asarray(buffer)
-    view = _view(array, nbytes, function is _core.get)
-    return _posted(function, name, rkey.ep.worker._worker, rkey.id, remote_addr, view, None)
+_Transfer = Callable[[_core.Worker, int, int, Any], _core.Operation]
+
+
+def _put(worker: _core.Worker, rkey: int, address: int, view: Any) -> _core.Operation:
+    return _core.put(worker, rkey, address, view, None, None)
+
+
+def _get(worker: _core.Worker, rkey: int, address: int, view: Any) -> _core.Operation:
+    return _core.get(worker, rkey, address, view, None)
+
+
+def _move(transfer: _Transfer, name: str, buffer: Any, nbytes: int, remote_addr: int, rkey: UCXRkey) -> Any:
+    view = _view(asarray(buffer), nbytes, transfer is _get)
+    return _posted(transfer, name, rkey.ep.worker._worker, rkey.id, remote_addr, view)
 
 
 def put_nbi(buffer: Any, nbytes: int, remote_addr: int, rkey: UCXRkey, name: str | None = None) -> bool:
     """Write to a peer's memory; False: the buffer is in use until a flush."""
-    return bool(_move(_core.put, name or "put_nbi", buffer, nbytes, remote_addr, rkey).done())
+    return bool(_move(_put, name or "put_nbi", buffer, nbytes, remote_addr, rkey).done())
 
 
 def get_nbi(buffer: Any, nbytes: int, remote_addr: int, rkey: UCXRkey, name: str | None = None) -> bool:
     """Read from a peer's memory; False: the data is there after a flush."""
-    return bool(_move(_core.get, name or "get_nbi", buffer, nbytes, remote_addr, rkey).done())
+    return bool(_move(_get, name or "get_nbi", buffer, nbytes, remote_addr, rkey).done())
 
 
 def _move_nb(
-    function: Any,
+    transfer: _Transfer,
     name: str,
     buffer: Any,
     nbytes: int,
@@ -1014,7 +1024,7 @@ def _move_nb(
     cb_args: tuple[Any, ...] | None,
     cb_kwargs: dict[str, Any] | None,
 ) -> UCXRequest | None:
-    operation = _move(function, name, buffer, nbytes, remote_addr, rkey)
+    operation = _move(transfer, name, buffer, nbytes, remote_addr, rkey)
     if operation.done():
         return None
     return _Call(operation, cb_func, cb_args, cb_kwargs, name).start()
@@ -1031,7 +1041,7 @@ def put_nb(
     name: str | None = None,
 ) -> UCXRequest | None:
     """Write to a peer's memory."""
-    return _move_nb(_core.put, name or "put_nb", buffer, nbytes, remote_addr, rkey, cb_func, cb_args, cb_kwargs)
+    return _move_nb(_put, name or "put_nb", buffer, nbytes, remote_addr, rkey, cb_func, cb_args, cb_kwargs)
 
 
 def get_nb(
@@ -1045,7 +1055,7 @@ def get_nb(
     name: str | None = None,
 ) -> UCXRequest | None:
     """Read from a peer's memory."""
-    return _move_nb(_core.get, name or "get_nb", buffer, nbytes, remote_addr, rkey, cb_func, cb_args, cb_kwargs)
+    return _move_nb(_get, name or "get_nb", buffer, nbytes, remote_addr, rkey, cb_func, cb_args, cb_kwargs)
 
 
 class RemoteMemory:
