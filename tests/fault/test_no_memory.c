@@ -9,12 +9,13 @@
  * INTERNAL
  * TIMEOUT: 300
  * WRAP: malloc calloc realloc aligned_alloc strdup
+ * WITH: failing.c
  */
+#include "fault/failing.h"
 #include "support/check.h"
 #include "support/stub_cuda.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,61 +26,6 @@
 
 #define OPS_MAX 64
 #define BIG 300000u
-
-static _Atomic int64_t countdown; /* the allocation that fails; below 1: none */
-static _Atomic int64_t every;     /* one of so many fails; 0: none */
-static _Atomic int64_t seen;
-
-static int fails(void)
-{
-    int64_t number = atomic_fetch_add(&seen, 1) + 1;
-
-    if (every != 0 && number % every == 0) {
-        errno = ENOMEM;
-        return 1;
-    }
-    if (atomic_fetch_sub(&countdown, 1) == 1) {
-        errno = ENOMEM;
-        return 1;
-    }
-    return 0;
-}
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *old, size_t size);
-void *__real_aligned_alloc(size_t alignment, size_t size);
-char *__real_strdup(const char *text);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
-char *__wrap_strdup(const char *text);
-
-void *__wrap_malloc(size_t size)
-{
-    return fails() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return fails() ? NULL : __real_calloc(count, size);
-}
-
-void *__wrap_realloc(void *old, size_t size)
-{
-    return fails() ? NULL : __real_realloc(old, size);
-}
-
-void *__wrap_aligned_alloc(size_t alignment, size_t size)
-{
-    return fails() ? NULL : __real_aligned_alloc(alignment, size);
-}
-
-char *__wrap_strdup(const char *text)
-{
-    return fails() ? NULL : __real_strdup(text);
-}
 
 /* ---- The life of a context ------------------------------------------------------------------ */
 
@@ -364,8 +310,8 @@ static int child(int64_t n)
 
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     alarm((unsigned)(t_patience() / T_SECOND));
-    atomic_store(&countdown, n);
-    atomic_store(&every, n < 0 ? -n : 0);
+    atomic_store(&failing_countdown, n);
+    atomic_store(&failing_every, n < 0 ? -n : 0);
     live();
     start = t_now();
     if (context != 0) {
@@ -396,7 +342,7 @@ static int64_t run(int64_t n)
     if (pid == 0) {
         int code = child(n);
 
-        count = atomic_load(&seen);
+        count = atomic_load(&failing_seen);
         CHECK(write(fds[1], &count, sizeof count) == (ssize_t)sizeof count);
         exit(code);
     }
@@ -440,7 +386,7 @@ int main(int argc, char **argv)
     if (argc == 2) { /* one allocation, for a debugger */
         int code = child(atoll(argv[1]));
 
-        printf("%lld allocations, %d operations\n", (long long)atomic_load(&seen), posted);
+        printf("%lld allocations, %d operations\n", (long long)atomic_load(&failing_seen), posted);
         return code;
     }
     total = run(0);

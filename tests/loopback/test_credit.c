@@ -389,7 +389,8 @@ CASE(active_messages_for_a_queue)
     memset(pieces, 0, sizeof pieces);
     t_pair_idle(&pair, QUIET);
     CHECK_EQ(waits(&pair, 0), 100 - WINDOW);
-    while (got < 100) {
+    for (uint64_t start = t_now(); got < 100;
+         t_check_patience(__FILE__, __LINE__, start, "all messages")) {
         t_pair_step(&pair);
         n = hws_queue_pop(opts.sink.queue, events, 5, 0);
         CHECK(n >= 0);

@@ -57,6 +57,11 @@ uint64_t t_env(const char *name, uint64_t fallback);
 /* 1 when this program is instrumented. */
 int t_sanitized(void);
 
+/* Set in a program whose allocations fail now and then: a check that fails then ends the case with T_GAVE_UP
+ * instead of a crash, if what went wrong can come of that, and with T_WRONG_CODE if not. */
+extern int t_sweeping;
+enum { T_WRONG_CODE = 75, T_GAVE_UP = 76 };
+
 /* From now on touching this memory ends an ASan build, also in a copy that UCX makes; whole multiples of 8
  * bytes. Nothing elsewhere. */
 void t_poison(void *memory, size_t length);
