@@ -40,7 +40,7 @@ static int run(const t_case *entry)
     CHECK(pid >= 0);
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-        alarm((unsigned)(4 * t_patience() / T_SECOND));
+        alarm(t_sweeping ? 90 : (unsigned)(4 * t_patience() / T_SECOND));
         entry->run();
         exit(0);
     }
