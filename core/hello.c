@@ -152,6 +152,7 @@ void hws__hello_start(struct hws__endpoint *ep)
     struct hws__uworker *u = ep->reason == HWS_REASON_ADDRESS ? ep->uworker : ep->upgrade.offer;
     struct control c = {0};
 
+    ep->hello_seen = false; /* an earlier dial of the same endpoint may have come as far */
     if (ep->worker->context->psk != NULL) {
         hws__auth_nonce(ep->nonce);
     }

@@ -1,7 +1,7 @@
 """The whole loopback suite with allocations that fail: every n-th one of the library's, for several n.
 
 A case may go through, or give up with a code that comes of a lack of memory. It must not crash, hang, tell another code
-or (where LeakSanitizer looks) leak. TIMEOUT: 400 SOAK: 3600
+or (where LeakSanitizer looks) leak. LABELS: soak TIMEOUT: 900 SOAK: 7200
 """
 
 import glob
