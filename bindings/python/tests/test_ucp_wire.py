@@ -163,6 +163,20 @@ async def talk(ep, first):
         assert await ep.recv_obj() == b"object"
         await ep.send_obj(b"taken")
 
+async def part(ep, closes):
+    if closes:
+        await ep.recv(bytearray(1))
+        await ep.close()
+        return
+    # Who closes has the last word of the other: what is under way when a process ends may be lost.
+    await ep.send(b"!")
+    try:
+        await ep.recv(bytearray(1))
+        raise AssertionError("received what nobody sent")
+    except ucp.exceptions.UCXCanceled:
+        pass
+    assert ep.closed()
+
 async def serve():
     over = asyncio.get_running_loop().create_future()
     async def peer(ep):
@@ -173,34 +187,12 @@ async def serve():
     print(listener.port, ucp.__file__, flush=True)
     ep = await over
     del peer
-    if sys.argv[2] == "server":
-        await ep.recv(bytearray(1))
-        await ep.close()
-    else:
-        # Who closes has the last word of the other: what is under way when a process ends may be lost.
-        await ep.send(b"!")
-        try:
-            await ep.recv(bytearray(1))
-            raise AssertionError("received what nobody sent")
-        except ucp.exceptions.UCXCanceled:
-            pass
-        assert ep.closed()
+    await part(ep, sys.argv[2] == "server")
 
 async def ask(port):
     ep = await ucp.create_endpoint(ucp.get_address(), port)
     await talk(ep, True)
-    if sys.argv[2] == "client":
-        await ep.recv(bytearray(1))
-        await ep.close()
-    else:
-        # Who closes has the last word of the other: what is under way when a process ends may be lost.
-        await ep.send(b"!")
-        try:
-            await ep.recv(bytearray(1))
-            raise AssertionError("received what nobody sent")
-        except ucp.exceptions.UCXCanceled:
-            pass
-        assert ep.closed()
+    await part(ep, sys.argv[2] == "client")
 
 async def main():
     await asyncio.wait_for(serve() if sys.argv[1] == "serve" else ask(int(sys.argv[1])), 100)
