@@ -160,10 +160,13 @@ static int sweep(struct hws__worker *w)
     struct hws__list *n, *next;
     int done = 0;
 
-    w->sweeping = true;
     for (n = w->hot.next; n != &w->hot; n = next) {
         struct hws__uworker *u = hws__container(n, struct hws__uworker, hot_link);
-        int r = (int)hws__ucx.ucp_worker_progress(u->ucx);
+        int r;
+
+        /* Not over TCP: a send that fails there closes the connection which UCX reads from just then. */
+        w->sweeping = u->role == HWS__ISOLATED;
+        r = (int)hws__ucx.ucp_worker_progress(u->ucx);
 
         next = n->next;
         u->idle = r != 0 ? 0 : u->idle + 1;
