@@ -259,7 +259,7 @@ static bool allocate(struct hws__message *m, const struct hws__am_handler *h)
         m->memory = h->alloc(h->alloc_arg, m->length, h->memory_kind);
         hws__callback_depth--;
     } else {
-        m->memory = malloc(m->length != 0 ? m->length : 1);
+        m->memory = hws__pool_take(&m->worker->pool, m->stored);
     }
     return m->memory != NULL;
 }
@@ -365,7 +365,7 @@ int hws__am_step(struct hws__worker *w)
             if (m->length != 0) {
                 memcpy(m->memory, from, m->length);
             }
-            free(ours);
+            hws__pool_give(&w->pool, ours, m->stored);
             m->data = m->memory;
             hws__message_orphan(m);
             tell(m, h, HWS_OK);
@@ -627,23 +627,5 @@ int32_t hws_am_header_max(hws_id worker, uint64_t *out)
         return hws__fail(HWS_E_INVALID, worker, "out is null");
     }
     *out = w->max_header - HWS__AM_PREFIX;
-    return HWS_OK;
-}
-
-int32_t hws_buffer_data(hws_id buffer, void **data, uint64_t *length)
-{
-    struct hws__message *m;
-    int32_t r = HWS_OK;
-
-    HWS__ENTER();
-    if ((m = hws__obj_get(buffer, HWS_KIND_BUFFER, &r)) == NULL) {
-        return r;
-    }
-    if (data != NULL) {
-        *data = (void *)(uintptr_t)m->data;
-    }
-    if (length != NULL) {
-        *length = m->length;
-    }
     return HWS_OK;
 }

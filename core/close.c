@@ -116,28 +116,32 @@ int32_t hws_close(hws_id id)
     return hws__on_worker(((struct hws__message *)(void *)o)->worker, message_command, id);
 }
 
+static uint32_t all_workers(struct hws__context *c, hws_id *out, uint32_t room)
+{
+    uint32_t n;
+
+    pthread_mutex_lock(&c->lock);
+    n = c->worker_count < room ? c->worker_count : room;
+    for (uint32_t i = 0; i < n; i++) {
+        out[i] = c->workers[i];
+    }
+    pthread_mutex_unlock(&c->lock);
+    return n;
+}
+
 /* The workers whose progress brings the end of an object nearer. */
 static uint32_t workers_of(hws_id id, hws_id *out, uint32_t room)
 {
     struct hws__obj *o = hws__obj_find(&hws__objects, id);
-    struct hws__context *c;
-    uint32_t n;
 
     if (o == NULL) {
         return 0;
     }
     switch (hws__id_kind(id)) {
     case HWS_KIND_CONTEXT:
+        return all_workers((struct hws__context *)(void *)o, out, room);
     case HWS_KIND_MEMORY:
-        c = hws__id_kind(id) == HWS_KIND_CONTEXT ? (struct hws__context *)(void *)o
-                                                 : ((struct hws__memory *)(void *)o)->context;
-        pthread_mutex_lock(&c->lock);
-        n = c->worker_count < room ? c->worker_count : room;
-        for (uint32_t i = 0; i < n; i++) {
-            out[i] = c->workers[i];
-        }
-        pthread_mutex_unlock(&c->lock);
-        return n;
+        return all_workers(((struct hws__memory *)(void *)o)->context, out, room);
     case HWS_KIND_WORKER:
         out[0] = id;
         return 1;

@@ -223,6 +223,7 @@ static int32_t meaning(const struct hws__endpoint *ep, int32_t status, bool by_t
     case HWS_E_NOT_CONNECTED:
     case HWS_E_UNREACHABLE:
     case HWS_E_IO:
+    case HWS_E_CONNECTION_RESET: /* UCX's word for a refusal that it meets while it sends */
         return HWS_E_REFUSED;
     default:
         return status;

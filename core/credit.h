@@ -3,9 +3,9 @@
  *
  * Each direction of a connection has a window for each sort of message: tagged, active and
  * multi-buffer, and one for its stream; the hellos say how many messages and bytes each side lets
- * wait. A sender counts what it sends down and the receiver tells it what its program took, in steps of
- * a quarter of the window. What does not fit waits as an operation of its endpoint, in order: deadlines, cancelling, closing
- * and failures end it like any other.
+ * wait. A sender counts what it sends down and the receiver tells it what its program took, in steps
+ * of a quarter of the window. What does not fit waits as an operation of its endpoint, in order:
+ * deadlines, cancelling, closing and failures end it like any other.
  *
  *   sender                           receiver
  *   ASK (tag)                ->      a message of this tag waits for credit: the first that does

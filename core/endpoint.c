@@ -253,6 +253,7 @@ bool hws__endpoint_lanes(struct hws__endpoint *ep)
 
     hws__ucx_ep_lanes(ep->ucx, ep->lanes, sizeof ep->lanes, &flags);
     ep->transports = flags & 31u;
+    ep->uworker->shm = ep->uworker->role == HWS__ISOLATED && (flags & HWS__LANE_DATA_SHM) != 0;
     if (ep->uworker->role != HWS__ISOLATED && ep->uworker->role != HWS__ADDRESS_SHM &&
         (flags & HWS__LANE_SHM)) {
         HWS__COUNT(ep->worker, lane_violations, 1);

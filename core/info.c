@@ -62,6 +62,9 @@ int32_t hws_endpoint_query(hws_id endpoint, hws_endpoint_info *out)
         hws__disown(w, nested);
         return hws__id_error(&hws__objects, endpoint, HWS_KIND_ENDPOINT);
     }
+    if (ep->raw && ep->open && ep->ucx != NULL) {
+        hws__endpoint_lanes(ep); /* UCX goes on connecting after it told of a plain peer */
+    }
     i.state = state_of(ep);
     i.isolated = ep->uworker != NULL && ep->uworker->role == HWS__ISOLATED;
     i.reason = ep->reason;

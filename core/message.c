@@ -43,7 +43,7 @@ struct hws__message *hws__message_take(struct hws__worker *w, uint32_t kind)
     m->multi = NULL;
     atomic_store_explicit(&m->credit, 0, memory_order_relaxed);
     m->free_fn = NULL;
-    m->length = m->header_length = 0;
+    m->length = m->stored = m->header_length = 0;
     return m;
 }
 
@@ -59,7 +59,7 @@ int hws__message_fill(struct hws__message *m, struct hws__uworker *u, void *data
     /* A header that does not fit has memory of its own and leaves the room to the data. */
     uint64_t used = m->header_length <= HWS__MESSAGE_INLINE ? m->header_length : 0;
 
-    m->length = length;
+    m->length = m->stored = length;
     /* What fits is copied: UCX's descriptor is a buffer of 8 KiB and more. */
     if ((recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) ||
         ((recv_attr & UCP_AM_RECV_ATTR_FLAG_DATA) && length > HWS__MESSAGE_INLINE - used)) {
@@ -77,7 +77,7 @@ int hws__message_fill(struct hws__message *m, struct hws__uworker *u, void *data
         }
         return UCS_OK;
     }
-    if ((m->memory = malloc(length)) == NULL) {
+    if ((m->memory = hws__pool_take(&u->worker->pool, length)) == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
     memcpy(m->memory, data, length);
@@ -108,9 +108,9 @@ static void drop_desc(struct hws__message *m)
 void hws__message_orphan(struct hws__message *m)
 {
     /* What was delivered must stay readable until the user releases it. */
-    if (!m->rndv && !m->raw && m->desc != NULL && m->memory == NULL && m->length != 0 &&
-        (m->memory = malloc(m->length)) != NULL) {
-        memcpy(m->memory, m->data, m->length);
+    if (!m->rndv && !m->raw && m->desc != NULL && m->memory == NULL && m->stored != 0 &&
+        (m->memory = hws__pool_take(&m->worker->pool, m->stored)) != NULL) {
+        memcpy(m->memory, m->data, m->stored);
         m->data = m->memory;
         m->detail.data = m->memory;
     }
@@ -128,7 +128,7 @@ static void drop_memory(struct hws__message *m)
         return;
     }
     if (!m->hooked) {
-        free(m->memory);
+        hws__pool_give(&m->worker->pool, m->memory, m->stored);
     } else if (m->free_fn != NULL) {
         hws__callback_depth++;
         m->free_fn(m->alloc_arg, m->memory, m->length);

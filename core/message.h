@@ -29,6 +29,7 @@ struct hws__message {
     uint64_t tag;
     uint64_t length;
     const void *data; /* eager: in `desc`, in `inlined` or in `memory` */
+    uint64_t stored;  /* bytes there; `length` of a multi-buffer message is that of its segments */
     void *memory;     /* allocated: by the hook if `free_fn` or `hooked`, else by us */
     bool rndv;        /* the data is at the sender */
     bool raw;         /* `desc` is a ucp_tag_message_h of a raw endpoint */

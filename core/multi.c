@@ -60,7 +60,7 @@ static void drop_parts(struct hws__multi *x)
 
 static void free_memory(struct hws__multi *x)
 {
-    free(x->block);
+    hws__pool_give(&x->message->worker->pool, x->block, x->block_length);
     x->block = NULL;
     if (!x->hooked) {
         return;

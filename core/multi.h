@@ -98,6 +98,7 @@ struct hws__multi {
     struct hws__multi_want want;
     bool hooked; /* memory of `want.alloc` */
     void *block; /* memory of the library */
+    uint64_t block_length;
     ucp_dt_iov_t *iov;
 
     hws_multi_detail detail;

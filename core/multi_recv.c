@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALIGNMENT 64u
-
 static bool is_own(const struct hws__multi *x, uint64_t i)
 {
     return (x->entries[i] & HWS__ENTRY_OWN) != 0;
@@ -42,20 +40,22 @@ static bool allocate_block(struct hws__multi *x)
 
     for (uint64_t i = 0; i < x->detail.count; i++) {
         if (!is_inline(x, i)) {
-            bytes += (x->segments[i].length + ALIGNMENT - 1) & ~(uint64_t)(ALIGNMENT - 1);
+            bytes +=
+                (x->segments[i].length + HWS__POOL_ALIGN - 1) & ~(uint64_t)(HWS__POOL_ALIGN - 1);
         }
     }
     if (bytes == 0) {
         return true;
     }
-    if ((to = x->block = aligned_alloc(ALIGNMENT, bytes)) == NULL) {
+    if ((to = x->block = hws__pool_take(&x->message->worker->pool, bytes)) == NULL) {
         return false;
     }
+    x->block_length = bytes;
     for (uint64_t i = 0; i < x->detail.count; i++) {
         if (!is_inline(x, i)) {
             x->segments[i].base = to;
             x->segments[i].memory_kind = HWS_MEMORY_HOST;
-            to += (x->segments[i].length + ALIGNMENT - 1) & ~(uint64_t)(ALIGNMENT - 1);
+            to += (x->segments[i].length + HWS__POOL_ALIGN - 1) & ~(uint64_t)(HWS__POOL_ALIGN - 1);
         }
     }
     return true;

@@ -165,7 +165,7 @@ static int sweep(struct hws__worker *w)
         int r;
 
         /* Not over TCP: a send that fails there closes the connection which UCX reads from just then. */
-        w->sweeping = u->role == HWS__ISOLATED;
+        w->sweeping = u->shm;
         r = (int)hws__ucx.ucp_worker_progress(u->ucx);
 
         next = n->next;
@@ -313,6 +313,7 @@ static int slow(struct hws__worker *w)
     if (hws__op_short()) {
         hws__op_drain(w);
     }
+    hws__pool_age(&w->pool, now);
     done += step_all(w, now);
     if (!hws__list_empty(&w->attention)) {
         done += attend(w);

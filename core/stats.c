@@ -135,6 +135,9 @@ static void gather(hws_stats *s, const struct hws__worker *w)
 
         add_traffic(s, &ep->traffic, hws__endpoint_via(ep));
     }
+    s->pool_bytes = w->pool.bytes;
+    s->pool_reused = w->pool.reused;
+    s->pool_fresh = w->pool.fresh;
 }
 
 void hws__stats_publish(struct hws__worker *w, uint64_t now)
@@ -163,7 +166,7 @@ void hws__stats_retire(struct hws__worker *w)
 
     gather(&s, w);
     s.ops_pending = s.unexpected = s.unexpected_bytes = 0; /* levels of what is no more */
-    s.endpoints = s.isolated = 0;
+    s.endpoints = s.isolated = s.pool_bytes = 0;
     pthread_mutex_lock(&w->context->lock);
     add(&w->context->gone, &s);
     pthread_mutex_unlock(&w->context->lock);

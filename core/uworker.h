@@ -40,6 +40,7 @@ struct hws__uworker {
     struct hws__worker *worker;
     int role;
     int efd;
+    bool shm; /* isolated: the data of its connection travels by shared memory */
     bool hot;
     bool raw;                /* the peer is a plain UCX program */
     bool deaf;               /* the peer may be unable to wake it */

@@ -93,6 +93,9 @@ static int32_t copy_options(struct hws__worker *w, const hws_worker_opts *o)
     w->credit_messages = o->credit_messages == UINT32_MAX ? 0
                          : o->credit_messages != 0        ? o->credit_messages
                                                           : HWS__CREDIT_MESSAGES;
+    hws__pool_init(&w->pool, o->pool_bytes == UINT64_MAX ? 0
+                             : o->pool_bytes != 0        ? o->pool_bytes
+                                                         : HWS__POOL_BYTES);
     w->thread_start = o->thread_start;
     w->thread_start_arg = o->thread_start_arg;
     snprintf(w->name, sizeof w->name, "%s", o->name != NULL ? o->name : "hawser");
@@ -147,6 +150,7 @@ static void free_parts(struct hws__worker *w)
     while ((n = hws__list_pop(&w->free_multis)) != NULL) {
         free(hws__container(n, struct hws__multi, link));
     }
+    hws__pool_drain(&w->pool);
     free(w->multi_scratch);
     w->multi_scratch = NULL;
     w->multi_scratch_room = 0;

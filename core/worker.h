@@ -8,6 +8,7 @@
 #include "match.h"
 #include "message.h"
 #include "op.h"
+#include "pool.h"
 #include "sink.h"
 #include "stats.h"
 #include "uworker.h"
@@ -102,6 +103,7 @@ struct hws__worker {
     struct hws__list am_pending; /* messages that need memory or fetching, by order_worker */
     struct hws__list dropped;    /* messages to release after the sweep, by order_worker */
     struct hws__list kept;       /* messages and buffers that the user holds */
+    struct hws__pool pool;       /* memory for what arrives */
     struct hws__scope scope;
     struct hws__scope multi_scope;  /* of multi-buffer messages */
     struct hws__list multi_pending; /* messages to go on with after the sweep, by order_worker */

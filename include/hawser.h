@@ -450,6 +450,7 @@ typedef struct hws_worker_opts {
         credit_messages;   /* that may wait, see CREDITS; 0: 16384, UINT32_MAX: no limit at all */
     uint64_t credit_bytes; /* of these; 0: 64 MiB, at most 2^42 - 1024 */
     uint64_t flags;        /* HWS_WORKER_* */
+    uint64_t pool_bytes;   /* free memory kept for messages to come; 0: 64 MiB, UINT64_MAX: none */
 } hws_worker_opts;
 
 /**
@@ -1047,6 +1048,21 @@ HWS_API int32_t hws_am_header_max(hws_id worker, uint64_t *out);
  */
 
 /**
+ * Memory of the worker's pool to receive into, by a stream, say. What messages arrive in and no
+ * allocator of the user's gives comes from there too, and hws_close() of a buffer puts it back for the
+ * next: hws_worker_opts.pool_bytes says how much is kept. What nobody needed for seconds goes back to
+ * the system; from 2 MiB on huge pages are asked for.
+ * @param length     bytes
+ * @param[out] data  the memory, aligned to 64 bytes, with anything in it; nullable
+ * @param[out] out   the buffer
+ * @return 0, HWS_E_CLOSING, or the id's error
+ * @thread any  @blocks for microseconds while another thread progresses the worker
+ * @owns the library, until the buffer or its worker is closed: not while an operation uses it
+ * @since 0.1
+ */
+HWS_API int32_t hws_buffer_alloc(hws_id worker, uint64_t length, void **data, hws_id *out);
+
+/**
  * The memory of a buffer; released by hws_close(id).
  * @param[out] data    nullable
  * @param[out] length  bytes; nullable
@@ -1127,13 +1143,16 @@ typedef struct hws_stats {
     uint64_t via_bytes_received[8];
     uint64_t op_failures[128];       /* operations that ended with the code -index */
     uint64_t endpoint_failures[128]; /* endpoints that failed with the code -index */
+    uint64_t pool_bytes;  /* free memory kept for messages to come, now: see hws_buffer_alloc() */
+    uint64_t pool_reused; /* blocks that were taken from it */
+    uint64_t pool_fresh;  /* blocks that were new */
 } hws_stats;
 
 /**
  * The counters of a context (all its workers), of a worker or of an endpoint. What was closed stays
  * counted in what it belonged to.
  *
- * `sent` to `via_bytes_received` are up to 0.1 s old while another thread makes progress on the
+ * `sent` to `via_bytes_received` and `pool_*` are up to 0.1 s old while another thread makes progress on the
  * worker; everything else is of now.
  * @param id  context, worker or endpoint
  * @return 0, or the id's error

@@ -216,6 +216,22 @@ class Buffer : public Handle
 {
   public:
     using Handle::Handle;
+
+    void *data() const
+    {
+        void *data = nullptr;
+
+        check(hws_buffer_data(id(), &data, nullptr));
+        return data;
+    }
+    /** Bytes. */
+    uint64_t size() const
+    {
+        uint64_t length = 0;
+
+        check(hws_buffer_data(id(), nullptr, &length));
+        return length;
+    }
 };
 
 /** A received multi-buffer message; the segments live as long as it does. */
@@ -301,6 +317,13 @@ template <class Slot> class Future
             f.settle(event);
         }
         return f;
+    }
+    /** Post with call(args..., opts, &op), a function of the C ABI. */
+    template <class Call, class... Args>
+    static Future posted(const Options &options, Call call, const Args &...args)
+    {
+        return make([&](const hws_op_opts *o, hws_id *op) { return call(args..., o, op); },
+                    options);
     }
     Future(Future &&other) noexcept
         : op_(std::exchange(other.op_, 0)), status_(other.status_), text_(std::move(other.text_)),
@@ -431,20 +454,12 @@ template <class Self> class Source
     Operation tag_recv(void *buffer, uint64_t length, uint64_t tag, uint64_t mask = UINT64_MAX,
                        const Options &options = {})
     {
-        return Operation::make(
-            [&](const hws_op_opts *o, hws_id *op) {
-                return hws_tag_recv(self(), buffer, length, tag, mask, o, op);
-            },
-            options);
+        return Operation::posted(options, hws_tag_recv, self(), buffer, length, tag, mask);
     }
     MultiReceive multi_recv(uint64_t tag, uint64_t mask = UINT64_MAX,
                             const hws_multi_recv_opts *recv = nullptr, const Options &options = {})
     {
-        return MultiReceive::make(
-            [&](const hws_op_opts *o, hws_id *op) {
-                return hws_multi_recv(self(), tag, mask, recv, o, op);
-            },
-            options);
+        return MultiReceive::posted(options, hws_multi_recv, self(), tag, mask, recv);
     }
     /** A message that has arrived and was not received. */
     std::optional<hws_message_info> tag_probe(uint64_t tag, uint64_t mask = UINT64_MAX)
@@ -460,8 +475,7 @@ template <class Self> class Source
     }
     Operation flush(const Options &options = {})
     {
-        return Operation::make(
-            [&](const hws_op_opts *o, hws_id *op) { return hws_flush(self(), o, op); }, options);
+        return Operation::posted(options, hws_flush, self());
     }
     /** Operations on remote memory posted later take effect after those posted before. */
     void fence()
@@ -527,29 +541,18 @@ class RemoteKey : public Handle
     Operation put(const void *buffer, uint64_t length, uint64_t offset = 0,
                   const Options &options = {})
     {
-        return Operation::make(
-            [&](const hws_op_opts *o, hws_id *op) {
-                return hws_put(id(), base_ + offset, buffer, length, o, op);
-            },
-            options);
+        return Operation::posted(options, hws_put, id(), base_ + offset, buffer, length);
     }
     /** The peer's handler is told `value` by HWS_EVENT_NOTIFY when the data is there. */
     Operation put_notify(const void *buffer, uint64_t length, uint64_t value, uint64_t offset = 0,
                          const Options &options = {})
     {
-        return Operation::make(
-            [&](const hws_op_opts *o, hws_id *op) {
-                return hws_put_notify(id(), base_ + offset, buffer, length, value, o, op);
-            },
-            options);
+        return Operation::posted(options, hws_put_notify, id(), base_ + offset, buffer, length,
+                                 value);
     }
     Operation get(void *buffer, uint64_t length, uint64_t offset = 0, const Options &options = {})
     {
-        return Operation::make(
-            [&](const hws_op_opts *o, hws_id *op) {
-                return hws_get(id(), base_ + offset, buffer, length, o, op);
-            },
-            options);
+        return Operation::posted(options, hws_get, id(), base_ + offset, buffer, length);
     }
     /** `action`: HWS_ATOMIC_*, perhaps | HWS_ATOMIC_FETCH; what was there before is Result::tag. */
     template <class Number>
@@ -558,12 +561,8 @@ class RemoteKey : public Handle
     {
         static_assert(std::is_unsigned<Number>::value && (sizeof value == 4 || sizeof value == 8),
                       "uint32_t or uint64_t");
-        return Operation::make(
-            [&](const hws_op_opts *o, hws_id *op) {
-                return hws_atomic(id(), base_ + offset, action, sizeof value, value, compare,
-                                  nullptr, o, op);
-            },
-            options);
+        return Operation::posted(options, hws_atomic, id(), base_ + offset, action,
+                                 uint32_t{sizeof value}, value, compare, nullptr);
     }
     /** The peer's memory itself; throws UNREACHABLE if it is not shared with this process. */
     void *ptr(uint64_t offset = 0) const
@@ -586,8 +585,7 @@ class Plan : public Handle
 
     Operation post(const Options &options = {})
     {
-        return Operation::make(
-            [&](const hws_op_opts *o, hws_id *op) { return hws_plan_post(id(), o, op); }, options);
+        return Operation::posted(options, hws_plan_post, id());
     }
 };
 
@@ -599,55 +597,34 @@ class Endpoint : public Handle, public Source<Endpoint>
     Operation tag_send(const void *buffer, uint64_t length, uint64_t tag,
                        const Options &options = {})
     {
-        return Operation::make(
-            [&](const hws_op_opts *o, hws_id *op) {
-                return hws_tag_send(id(), buffer, length, tag, o, op);
-            },
-            options);
+        return Operation::posted(options, hws_tag_send, id(), buffer, length, tag);
     }
     Operation tag_send_sync(const void *buffer, uint64_t length, uint64_t tag,
                             const Options &options = {})
     {
-        return Operation::make(
-            [&](const hws_op_opts *o, hws_id *op) {
-                return hws_tag_send_sync(id(), buffer, length, tag, o, op);
-            },
-            options);
+        return Operation::posted(options, hws_tag_send_sync, id(), buffer, length, tag);
     }
     Operation stream_send(const void *buffer, uint64_t length, const Options &options = {})
     {
-        return Operation::make(
-            [&](const hws_op_opts *o, hws_id *op) {
-                return hws_stream_send(id(), buffer, length, o, op);
-            },
-            options);
+        return Operation::posted(options, hws_stream_send, id(), buffer, length);
     }
     /** Exactly `length` bytes. */
     Operation stream_recv(void *buffer, uint64_t length, Options options = {})
     {
-        return Operation::make(
-            [&](const hws_op_opts *o, hws_id *op) {
-                return hws_stream_recv(id(), buffer, length, o, op);
-            },
-            options.flags(HWS_OP_WAIT_ALL));
+        return Operation::posted(options.flags(HWS_OP_WAIT_ALL), hws_stream_recv, id(), buffer,
+                                 length);
     }
     Operation am_send(uint32_t am_id, const void *header, uint64_t header_length,
                       const void *buffer, uint64_t length, const Options &options = {})
     {
-        return Operation::make(
-            [&](const hws_op_opts *o, hws_id *op) {
-                return hws_am_send(id(), am_id, header, header_length, buffer, length, o, op);
-            },
-            options);
+        return Operation::posted(options, hws_am_send, id(), am_id, header, header_length, buffer,
+                                 length);
     }
     Operation multi_send(const std::vector<hws_segment> &segments, uint64_t tag,
                          const Options &options = {})
     {
-        return Operation::make(
-            [&](const hws_op_opts *o, hws_id *op) {
-                return hws_multi_send(id(), tag, segments.data(), segments.size(), nullptr, o, op);
-            },
-            options);
+        return Operation::posted(options, hws_multi_send, id(), tag, segments.data(),
+                                 segments.size(), nullptr);
     }
     /** Make a key of this peer's memory usable. */
     RemoteKey unpack(const std::vector<unsigned char> &packed, uint32_t flags = 0)
@@ -739,6 +716,14 @@ class Worker : public Handle, public Source<Worker>
         o.sink = detail::sink(&handlers_->own);
         check(hws_worker_open(context, &o, &worker));
         static_cast<Handle &>(*this) = Handle(worker);
+    }
+    /** Memory of its pool to receive into: keep it until that has ended, and the worker until then. */
+    Buffer buffer(uint64_t length)
+    {
+        hws_id buffer = 0;
+
+        check(hws_buffer_alloc(id(), length, nullptr, &buffer));
+        return Buffer(buffer);
     }
     /** How much was done. */
     int32_t progress()

@@ -80,6 +80,7 @@ static const struct field fields_of_hws_worker_opts_[] = {
     {"credit_messages", FIELD_U32, offsetof(hws_worker_opts, credit_messages), 0, NULL},
     {"credit_bytes", FIELD_U64, offsetof(hws_worker_opts, credit_bytes), 0, NULL},
     {"flags", FIELD_U64, offsetof(hws_worker_opts, flags), 0, NULL},
+    {"pool_bytes", FIELD_U64, offsetof(hws_worker_opts, pool_bytes), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 static const struct fields fields_of_hws_worker_opts = {"hws_worker_opts", sizeof(hws_worker_opts), 1, fields_of_hws_worker_opts_};
@@ -230,6 +231,9 @@ static const struct field fields_of_hws_stats_[] = {
     {"via_bytes_received", FIELD_LIST, offsetof(hws_stats, via_bytes_received), 8, NULL},
     {"op_failures", FIELD_LIST, offsetof(hws_stats, op_failures), 128, NULL},
     {"endpoint_failures", FIELD_LIST, offsetof(hws_stats, endpoint_failures), 128, NULL},
+    {"pool_bytes", FIELD_U64, offsetof(hws_stats, pool_bytes), 0, NULL},
+    {"pool_reused", FIELD_U64, offsetof(hws_stats, pool_reused), 0, NULL},
+    {"pool_fresh", FIELD_U64, offsetof(hws_stats, pool_fresh), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 static const struct fields fields_of_hws_stats = {"hws_stats", sizeof(hws_stats), 1, fields_of_hws_stats_};

@@ -230,7 +230,7 @@ CASE(refused)
     hws_id client = dial(&pair, "127.0.0.1", t_closed_port(), 0, NULL);
     seen = connected(&pair, client);
     /* UCX 1.22 says the one or the other, by which of its threads sees the refusal first. */
-    CHECK(seen.event.status == HWS_E_REFUSED || seen.event.status == HWS_E_CONNECTION_RESET);
+    CHECK_CODE(seen.event.status, HWS_E_REFUSED);
     t_pair_close(&pair);
 }
 
@@ -246,7 +246,7 @@ CASE(closed_listener_refuses_but_its_endpoints_live)
     hws_id late = dial(&pair, "127.0.0.1", pair.port, 0, NULL);
     /* The kernel may still have taken the connection in before the socket was closed. */
     int32_t status = connected(&pair, late).event.status;
-    CHECK(status == HWS_E_REFUSED || status == HWS_E_CONNECTION_RESET);
+    CHECK_CODE(status, HWS_E_REFUSED);
     t_pair_close(&pair);
 }
 

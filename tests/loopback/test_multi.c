@@ -662,6 +662,26 @@ CASE_BOTH(close_with_leftovers)
     t_pair_close(&pair);
 }
 
+/* The worker goes while a message waits whose list is here and whose data, far more, is not. */
+CASE_BOTH(worker_closed_with_a_list)
+{
+    hws_segment segments[] = {{.base = t_alloc(1000), .length = 1000}, {.length = 256 * MIB}};
+    hws_id send = 0;
+    t_pair pair;
+
+    open_pair(&pair, flags);
+    segments[1].base = calloc(1, segments[1].length);
+    CHECK(segments[1].base != NULL);
+    t_fill(segments[0].base, 1000, 1);
+    CHECK_OK(hws_multi_send(pair.endpoint[0], 1, segments, 2, NULL, NULL, &send));
+    waiting(&pair, pair.worker[1], 1);
+    CHECK_OK(hws_close_wait(pair.worker[1], t_patience()));
+    CHECK(WAIT(&pair, send).status <= 0); /* dropped, for UCX, is taken */
+    free(segments[0].base);
+    free(segments[1].base);
+    t_pair_close(&pair);
+}
+
 /* Posted while another thread progresses: everything that the caller's memory holds is copied. */
 CASE_BOTH(threads)
 {

@@ -56,6 +56,9 @@ CASE(tagged_messages)
             }
         }
     }
+    for (int side = 0; side < 2; side++) { /* by now UCX has connected both */
+        CHECK(t_endpoint_info(pair.endpoint[side]).transports & HWS_TRANSPORT_SHM);
+    }
     free(out);
     free(in);
     t_pair_close(&pair);

@@ -8,6 +8,7 @@
 #include "worker.h"
 
 static struct hws__worker *worker;
+static struct hws__uworker uworker;
 
 static void setup(void)
 {
@@ -16,13 +17,16 @@ static void setup(void)
     CHECK_OK(hws_queue_open(NULL, &any)); /* makes the table of the process */
     worker = calloc(1, sizeof *worker);
     cr_assert_neq(worker, NULL);
+    uworker.worker = worker;
     hws__list_init(&worker->kept);
     hws__list_init(&worker->free_messages[0]);
     hws__list_init(&worker->free_messages[1]);
+    hws__pool_init(&worker->pool, HWS__POOL_BYTES);
 }
 
 static void teardown(void)
 {
+    hws__pool_drain(&worker->pool);
     free(worker);
 }
 
@@ -34,7 +38,7 @@ Test(message, small_data_is_kept_inside)
     char data[HWS__MESSAGE_INLINE];
 
     t_fill(data, sizeof data, 1);
-    cr_assert_eq(hws__message_fill(m, NULL, data, sizeof data, 0), UCS_OK);
+    cr_assert_eq(hws__message_fill(m, &uworker, data, sizeof data, 0), UCS_OK);
     cr_assert_eq(m->memory, NULL);
     cr_assert_neq(m->data, (void *)data);
     CHECK_FILLED(m->data, sizeof data, 1);
@@ -47,7 +51,7 @@ Test(message, bigger_data_gets_memory)
     char data[HWS__MESSAGE_INLINE + 1];
 
     t_fill(data, sizeof data, 1);
-    cr_assert_eq(hws__message_fill(m, NULL, data, sizeof data, 0), UCS_OK);
+    cr_assert_eq(hws__message_fill(m, &uworker, data, sizeof data, 0), UCS_OK);
     cr_assert_neq(m->memory, NULL);
     CHECK_FILLED(m->data, sizeof data, 1);
     hws__message_release(m);
@@ -58,7 +62,7 @@ Test(message, an_empty_one)
 {
     struct hws__message *m = hws__message_take(worker, HWS_KIND_MESSAGE);
 
-    cr_assert_eq(hws__message_fill(m, NULL, NULL, 0, 0), UCS_OK);
+    cr_assert_eq(hws__message_fill(m, &uworker, NULL, 0, 0), UCS_OK);
     cr_assert_eq(m->length, 0);
     hws__message_release(m);
 }

@@ -739,6 +739,17 @@ int32_t hws_am_header_max(hws_id worker, uint64_t *out);
 %clear int32_t hws_am_header_max;
 %clear uint64_t *out;
 
+%rename(buffer_alloc) hws_buffer_alloc;
+%feature("docstring") hws_buffer_alloc "Memory of the worker's pool to receive into, by a stream, say."
+%thread hws_buffer_alloc;
+%apply int32_t HWS_ZERO { int32_t hws_buffer_alloc };
+%apply void **HWS_OUT { void **data };
+%apply hws_id *HWS_OUT { hws_id *out };
+int32_t hws_buffer_alloc(hws_id worker, uint64_t length, void **data, hws_id *out);
+%clear int32_t hws_buffer_alloc;
+%clear void **data;
+%clear hws_id *out;
+
 %rename(buffer_data) hws_buffer_data;
 %feature("docstring") hws_buffer_data "The memory of a buffer; released by hws_close(id)."
 %apply int32_t HWS_ZERO { int32_t hws_buffer_data };

@@ -108,6 +108,7 @@ struct hws_worker_opts {
     uint32_t credit_messages;
     uint64_t credit_bytes;
     uint64_t flags;
+    uint64_t pool_bytes;
 };
 struct hws_listener_opts {
     uint32_t struct_size;
@@ -236,6 +237,9 @@ struct hws_stats {
     uint64_t via_bytes_received[8];
     uint64_t op_failures[128];
     uint64_t endpoint_failures[128];
+    uint64_t pool_bytes;
+    uint64_t pool_reused;
+    uint64_t pool_fresh;
 };
 struct hws_latency {
     uint32_t struct_size;
@@ -381,6 +385,7 @@ int32_t hws_am_handler(hws_id worker, uint32_t am_id, const hws_am_opts *opts);
 int32_t hws_am_send(hws_id endpoint, uint32_t am_id, const void *header, uint64_t header_length, const void *buffer, uint64_t length, const hws_op_opts *opts, hws_id *op);
 int32_t hws_am_recv(hws_id buffer_id, void *buffer, uint64_t length, const hws_op_opts *opts, hws_id *op);
 int32_t hws_am_header_max(hws_id worker, uint64_t *out);
+int32_t hws_buffer_alloc(hws_id worker, uint64_t length, void **data, hws_id *out);
 int32_t hws_buffer_data(hws_id buffer, void **data, uint64_t *length);
 int32_t hws_describe(hws_id id, char *text, uint64_t size, uint64_t *needed);
 int32_t hws_stats_get(hws_id id, hws_stats *out);
@@ -619,7 +624,7 @@ M.layout = {
     hws_error = {size = 184, fields = {struct_size = 0, code = 4, ucx_status = 8, sys_errno = 12, id = 16, text = 24}},
     hws_library_info = {size = 792, fields = {struct_size = 0, version = 4, ucx_major = 8, ucx_minor = 12, ucx_release = 16, has_sodium = 20, ucx_path = 24, ucx_reason = 536}},
     hws_context_opts = {size = 64, fields = {struct_size = 0, flags = 4, features = 8, name = 16, ucx = 24, config = 32, psk = 40, psk_length = 48, isolated_max = 56, reserved = 60}},
-    hws_worker_opts = {size = 120, fields = {struct_size = 0, mode = 4, name = 8, spin_ns = 16, cpu_mask = 24, cpu_words = 32, spares = 36, thread_start = 40, thread_start_arg = 48, sink = 56, multi_bytes_max = 88, multi_count_max = 96, credit_messages = 100, credit_bytes = 104, flags = 112}},
+    hws_worker_opts = {size = 128, fields = {struct_size = 0, mode = 4, name = 8, spin_ns = 16, cpu_mask = 24, cpu_words = 32, spares = 36, thread_start = 40, thread_start_arg = 48, sink = 56, multi_bytes_max = 88, multi_count_max = 96, credit_messages = 100, credit_bytes = 104, flags = 112, pool_bytes = 120}},
     hws_listener_opts = {size = 88, fields = {struct_size = 0, flags = 4, hello_timeout_ns = 8, sink = 16, endpoint_sink = 48, close_timeout_ns = 80}},
     hws_listener_info = {size = 120, fields = {struct_size = 0, port = 4, address = 8, requests = 72, accepted = 80, rejected = 88, redirected = 96, strangers = 104, bad_auth = 112}},
     hws_endpoint_opts = {size = 56, fields = {struct_size = 0, flags = 4, close_timeout_ns = 8, sink = 16, local_address = 48}},
@@ -630,7 +635,7 @@ M.layout = {
     hws_message_info = {size = 32, fields = {struct_size = 0, flags = 4, endpoint = 8, length = 16, tag = 24}},
     hws_am_detail = {size = 48, fields = {header = 0, header_length = 8, data = 16, data_length = 24, buffer = 32, endpoint = 40}},
     hws_am_opts = {size = 72, fields = {struct_size = 0, flags = 4, sink = 8, alloc = 40, free = 48, alloc_arg = 56, memory_kind = 64, reserved = 68}},
-    hws_stats = {size = 2744, fields = {struct_size = 0, reserved = 4, endpoints = 8, isolated = 16, spares = 24, isolated_cap = 32, isolated_total = 40, fallbacks = 48, redials = 56, lane_violations = 64, ops_inline = 72, ops_posted = 80, ops_submitted = 88, ops_pending = 96, events = 104, queue_overflows = 112, wakeups = 120, safety_wakeups = 128, signals = 136, unexpected = 144, unexpected_bytes = 152, am_dropped = 160, failures = 168, credit_waits = 176, sent = 184, bytes_sent = 248, received = 312, bytes_received = 376, via_sent = 440, via_bytes_sent = 504, via_received = 568, via_bytes_received = 632, op_failures = 696, endpoint_failures = 1720}},
+    hws_stats = {size = 2768, fields = {struct_size = 0, reserved = 4, endpoints = 8, isolated = 16, spares = 24, isolated_cap = 32, isolated_total = 40, fallbacks = 48, redials = 56, lane_violations = 64, ops_inline = 72, ops_posted = 80, ops_submitted = 88, ops_pending = 96, events = 104, queue_overflows = 112, wakeups = 120, safety_wakeups = 128, signals = 136, unexpected = 144, unexpected_bytes = 152, am_dropped = 160, failures = 168, credit_waits = 176, sent = 184, bytes_sent = 248, received = 312, bytes_received = 376, via_sent = 440, via_bytes_sent = 504, via_received = 568, via_bytes_received = 632, op_failures = 696, endpoint_failures = 1720, pool_bytes = 2744, pool_reused = 2752, pool_fresh = 2760}},
     hws_latency = {size = 1352, fields = {struct_size = 0, kind = 4, count = 8, sum_ns = 16, min_ns = 24, max_ns = 32, p50_ns = 40, p90_ns = 48, p99_ns = 56, p999_ns = 64, buckets = 72}},
     hws_peek_info = {size = 96, fields = {struct_size = 0, mode = 4, latency = 8, reserved = 12, worker = 16, age_ns = 24, name = 32}},
     hws_segment = {size = 24, fields = {base = 0, length = 8, memory_kind = 16, reserved = 20}},
@@ -693,6 +698,7 @@ M.functions = {
     "hws_am_send",
     "hws_am_recv",
     "hws_am_header_max",
+    "hws_buffer_alloc",
     "hws_buffer_data",
     "hws_describe",
     "hws_stats_get",

@@ -182,6 +182,28 @@ static PyObject *am_handler(PyObject *self, PyObject *args)
     return checked(hws_am_handler(c->id, am_id, on ? &o : NULL));
 }
 
+/* buffer(worker, length) */
+static PyObject *buffer_alloc(PyObject *self, PyObject *args)
+{
+    Py_ssize_t length;
+    PyObject *worker;
+    struct core *c;
+    void *data = NULL;
+    hws_id id = 0;
+    int32_t r;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "On:buffer", &worker, &length) || (c = core_of(worker)) == NULL) {
+        return NULL;
+    }
+    if (length < 0) {
+        PyErr_SetString(PyExc_ValueError, "a negative length");
+        return NULL;
+    }
+    UNLOCKED(r = hws_buffer_alloc(c->id, (uint64_t)length, &data, &id));
+    return r < 0 ? raise_last(r) : buffer_new(c, id, data, (uint64_t)length);
+}
+
 PyMethodDef functions[] = {{"context_open", context_open, METH_VARARGS, NULL},
                            {"close", close_id, METH_O, NULL},
                            {"close_wait", close_wait, METH_VARARGS, NULL},
@@ -194,6 +216,7 @@ PyMethodDef functions[] = {{"context_open", context_open, METH_VARARGS, NULL},
                            {"listen", listen_at, METH_VARARGS, NULL},
                            {"connect", connect_to, METH_VARARGS, NULL},
                            {"am_handler", am_handler, METH_VARARGS, NULL},
+                           {"buffer", buffer_alloc, METH_VARARGS, NULL},
                            {"memory", py_memory, METH_VARARGS,
                             "memory(object, writable=False)\n--\n\n"
                             "Address, bytes and kind of the memory that an operation would use."},

@@ -19,6 +19,27 @@ async def test_stream(pair, size):
     assert (into == out).all()
 
 
+async def test_stream_into_the_pool(pair):
+    client, server = pair
+    addresses = set()
+    for n in range(3):
+        data = bytes([n]) * 3_000_000
+        into = server.worker.buffer(len(data))
+        assert len(into) == len(data) and not into.pending
+        sending = client.stream_send(data)
+        assert await server.stream_recv(into) == len(data)
+        await sending
+        assert memoryview(into) == data
+        addresses.add(np.asarray(into).ctypes.data)
+        del into
+    assert len(addresses) == 1
+    assert len(server.worker.buffer(0)) == 0
+    with pytest.raises(hawser.NoMemoryError):
+        server.worker.buffer(1 << 60)
+    with pytest.raises(ValueError, match="negative"):
+        server.worker.buffer(-1)
+
+
 async def test_stream_in_pieces(pair):
     client, server = pair
     await client.stream_send(b"abcdef")

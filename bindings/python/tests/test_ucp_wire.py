@@ -1,6 +1,7 @@
 """wire="ucx-py": talking to programs that run UCX-Py itself, by its own handshake."""
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import struct
@@ -76,41 +77,44 @@ async def test_what_a_listener_says():
     listener.close()
 
 
-async def test_what_who_connects_says():
+@contextlib.asynccontextmanager
+async def dialled():
+    """A plain UCX program that ucp has dialled, and that dial."""
     ucp.init(wire="ucx-py")
     with hawser.Context() as context, hawser.Worker(context) as worker:
         async with hawser.listen(worker=worker, raw=True) as listener:
             connecting = asyncio.create_task(ucp.create_endpoint(ucp.get_address(), listener.port))
             async with await listener.accept() as peer:
-                assert peer.info()["reason"] == c.Reason.RAW
-                said = bytearray(HELLO.size)
-                heard = peer.stream_recv(said)
-                await asyncio.sleep(0.2)
-                assert not heard.done()  # it waits for us to speak
-                await peer.stream_send(hello(0x3333, 0x4444))
-                await heard
-                msg, _ = unpacked(said)
-                ep = await connecting
-                await ep.send(b"one")
-                assert await received(peer, 3, 0x3333) == b"one"
-                await peer.send(b"two", tag=msg)
-                got = bytearray(3)
-                await ep.recv(got)
-                assert got == b"two"
-                await ep.close()
-                # Opcode 1: shut down; it has sent one message.
-                assert struct.unpack("QQ", await received(peer, 16, 0x4444)) == (1, 1)
+                yield peer, connecting
+
+
+async def test_what_who_connects_says():
+    async with dialled() as (peer, connecting):
+        assert peer.info()["reason"] == c.Reason.RAW
+        said = bytearray(HELLO.size)
+        heard = peer.stream_recv(said)
+        await asyncio.sleep(0.2)
+        assert not heard.done()  # it waits for us to speak
+        await peer.stream_send(hello(0x3333, 0x4444))
+        await heard
+        msg, _ = unpacked(said)
+        ep = await connecting
+        await ep.send(b"one")
+        assert await received(peer, 3, 0x3333) == b"one"
+        await peer.send(b"two", tag=msg)
+        got = bytearray(3)
+        await ep.recv(got)
+        assert got == b"two"
+        await ep.close()
+        # Opcode 1: shut down; it has sent one message.
+        assert struct.unpack("QQ", await received(peer, 16, 0x4444)) == (1, 1)
 
 
 async def test_bad_checksum():
-    ucp.init(wire="ucx-py")
-    with hawser.Context() as context, hawser.Worker(context) as worker:
-        async with hawser.listen(worker=worker, raw=True) as listener:
-            connecting = asyncio.create_task(ucp.create_endpoint(ucp.get_address(), listener.port))
-            async with await listener.accept() as peer:
-                await peer.stream_send(HELLO.pack(1, 2, 3))
-                with pytest.raises(RuntimeError, match="Checksum invalid!"):
-                    await connecting
+    async with dialled() as (peer, connecting):
+        await peer.stream_send(HELLO.pack(1, 2, 3))
+        with pytest.raises(RuntimeError, match="Checksum invalid!"):
+            await connecting
 
 
 async def test_silent_peer():

@@ -459,6 +459,8 @@ pub struct hws_worker_opts {
     pub credit_bytes: u64,
     /// HWS_WORKER_*
     pub flags: u64,
+    /// free memory kept for messages to come; 0: 64 MiB, UINT64_MAX: none
+    pub pool_bytes: u64,
 }
 
 impl Default for hws_worker_opts {
@@ -466,7 +468,7 @@ impl Default for hws_worker_opts {
     fn default() -> Self {
         // SAFETY: numbers, pointers and optional functions: all of them may be zero.
         let mut value: Self = unsafe { core::mem::zeroed() };
-        value.struct_size = 120;
+        value.struct_size = 128;
         value
     }
 }
@@ -804,6 +806,12 @@ pub struct hws_stats {
     pub op_failures: [u64; 128],
     /// endpoints that failed with the code -index
     pub endpoint_failures: [u64; 128],
+    /// free memory kept for messages to come, now: see hws_buffer_alloc()
+    pub pool_bytes: u64,
+    /// blocks that were taken from it
+    pub pool_reused: u64,
+    /// blocks that were new
+    pub pool_fresh: u64,
 }
 
 impl Default for hws_stats {
@@ -811,7 +819,7 @@ impl Default for hws_stats {
     fn default() -> Self {
         // SAFETY: numbers, pointers and optional functions: all of them may be zero.
         let mut value: Self = unsafe { core::mem::zeroed() };
-        value.struct_size = 2744;
+        value.struct_size = 2768;
         value
     }
 }
@@ -1168,7 +1176,7 @@ const _: () = assert!(offset_of!(hws_context_opts, psk) == 40);
 const _: () = assert!(offset_of!(hws_context_opts, psk_length) == 48);
 const _: () = assert!(offset_of!(hws_context_opts, isolated_max) == 56);
 const _: () = assert!(offset_of!(hws_context_opts, reserved) == 60);
-const _: () = assert!(size_of::<hws_worker_opts>() == 120);
+const _: () = assert!(size_of::<hws_worker_opts>() == 128);
 const _: () = assert!(align_of::<hws_worker_opts>() == 8);
 const _: () = assert!(offset_of!(hws_worker_opts, struct_size) == 0);
 const _: () = assert!(offset_of!(hws_worker_opts, mode) == 4);
@@ -1185,6 +1193,7 @@ const _: () = assert!(offset_of!(hws_worker_opts, multi_count_max) == 96);
 const _: () = assert!(offset_of!(hws_worker_opts, credit_messages) == 100);
 const _: () = assert!(offset_of!(hws_worker_opts, credit_bytes) == 104);
 const _: () = assert!(offset_of!(hws_worker_opts, flags) == 112);
+const _: () = assert!(offset_of!(hws_worker_opts, pool_bytes) == 120);
 const _: () = assert!(size_of::<hws_listener_opts>() == 88);
 const _: () = assert!(align_of::<hws_listener_opts>() == 8);
 const _: () = assert!(offset_of!(hws_listener_opts, struct_size) == 0);
@@ -1277,7 +1286,7 @@ const _: () = assert!(offset_of!(hws_am_opts, free) == 48);
 const _: () = assert!(offset_of!(hws_am_opts, alloc_arg) == 56);
 const _: () = assert!(offset_of!(hws_am_opts, memory_kind) == 64);
 const _: () = assert!(offset_of!(hws_am_opts, reserved) == 68);
-const _: () = assert!(size_of::<hws_stats>() == 2744);
+const _: () = assert!(size_of::<hws_stats>() == 2768);
 const _: () = assert!(align_of::<hws_stats>() == 8);
 const _: () = assert!(offset_of!(hws_stats, struct_size) == 0);
 const _: () = assert!(offset_of!(hws_stats, reserved) == 4);
@@ -1313,6 +1322,9 @@ const _: () = assert!(offset_of!(hws_stats, via_received) == 568);
 const _: () = assert!(offset_of!(hws_stats, via_bytes_received) == 632);
 const _: () = assert!(offset_of!(hws_stats, op_failures) == 696);
 const _: () = assert!(offset_of!(hws_stats, endpoint_failures) == 1720);
+const _: () = assert!(offset_of!(hws_stats, pool_bytes) == 2744);
+const _: () = assert!(offset_of!(hws_stats, pool_reused) == 2752);
+const _: () = assert!(offset_of!(hws_stats, pool_fresh) == 2760);
 const _: () = assert!(size_of::<hws_latency>() == 1352);
 const _: () = assert!(align_of::<hws_latency>() == 8);
 const _: () = assert!(offset_of!(hws_latency, struct_size) == 0);
@@ -1649,6 +1661,11 @@ unsafe extern "C" {
     /// Threads: any. Blocks: no. Owns: nothing. Returns: 0, or the id's error.
     pub fn hws_am_header_max(worker: hws_id, out: *mut u64) -> i32;
 
+    /// Memory of the worker's pool to receive into, by a stream, say. What messages arrive in and no allocator of the user's gives comes from there too, and hws_close() of a buffer puts it back for the next: hws_worker_opts.pool_bytes says how much is kept. What nobody needed for seconds goes back to the system; from 2 MiB on huge pages are asked for.
+    ///
+    /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: the library, until the buffer or its worker is closed: not while an operation uses it. Returns: 0, HWS_E_CLOSING, or the id's error.
+    pub fn hws_buffer_alloc(worker: hws_id, length: u64, data: *mut *mut c_void, out: *mut hws_id) -> i32;
+
     /// The memory of a buffer; released by hws_close(id).
     ///
     /// Threads: any. Blocks: no. Owns: the library, until the buffer is closed. Returns: 0, or the id's error.
@@ -1661,7 +1678,7 @@ unsafe extern "C" {
 
     /// The counters of a context (all its workers), of a worker or of an endpoint. What was closed stays counted in what it belonged to.
     ///
-    /// `sent` to `via_bytes_received` are up to 0.1 s old while another thread makes progress on the worker; everything else is of now.
+    /// `sent` to `via_bytes_received` and `pool_*` are up to 0.1 s old while another thread makes progress on the worker; everything else is of now.
     ///
     /// Threads: any. Blocks: for an endpoint: for microseconds while another thread progresses the worker. Owns: nothing. Returns: 0, or the id's error.
     pub fn hws_stats_get(id: hws_id, out: *mut hws_stats) -> i32;

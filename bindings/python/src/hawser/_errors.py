@@ -31,7 +31,7 @@ class ErrorCode(IntEnum):
     CONNECTION_RESET = -40  # the peer is gone
     PEER_CLOSED = -41  # the peer said goodbye
     TIMED_OUT = -42  # the deadline passed
-    REFUSED = -43  # nobody listens at the address
+    REFUSED = -43  # nobody listens at the address, or it turned the connection away
     REJECTED = -44  # the peer rejected the connection
     UNREACHABLE = -45  # no transport reaches the peer
     RESOLVE = -46  # the host name does not resolve
@@ -276,7 +276,7 @@ class TimedOutError(HawserError, TimeoutError):
 
 
 class RefusedError(HawserError, ConnectionRefusedError):
-    """Nobody listens at the address."""
+    """Nobody listens at the address, or it turned the connection away."""
 
     code = -43
     name = "REFUSED"
@@ -550,7 +550,7 @@ TEXTS: dict[int, str] = {
     -40: "the peer is gone",
     -41: "the peer said goodbye",
     -42: "the deadline passed",
-    -43: "nobody listens at the address",
+    -43: "nobody listens at the address, or it turned the connection away",
     -44: "the peer rejected the connection",
     -45: "no transport reaches the peer",
     -46: "the host name does not resolve",

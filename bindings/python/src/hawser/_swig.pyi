@@ -308,6 +308,8 @@ def am_recv(buffer_id: int, buffer: Buffer, opts: Options = None) -> tuple[int, 
     """Fetch the data of a message told of with HWS_EVENT_FLAG_RNDV."""
 def am_header_max(worker: int) -> int:
     """The largest header of an active message on this worker, in bytes."""
+def buffer_alloc(worker: int, length: int) -> tuple[int, int]:
+    """Memory of the worker's pool to receive into, by a stream, say."""
 def buffer_data(buffer: int) -> bytes:
     """The memory of a buffer; released by hws_close(id)."""
 def describe(id: int) -> str:

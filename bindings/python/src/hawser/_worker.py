@@ -103,6 +103,11 @@ class Worker(_core.Worker):
         if self._closing is not None:
             self._closing._end()
 
+    def buffer(self, length: int) -> _core.Buffer:
+        """Writable memory of the library, `length` bytes, to receive into: the pool of what arrives gives it, and takes
+        it back for the next when nobody holds it any more. It has a buffer's protocol: memoryview(), numpy.asarray()."""
+        return _core.buffer(self, length)
+
     # ---- Active messages ----
 
     def am_handler(
