@@ -1,10 +1,7 @@
 """Two versions of UCX do not mix: both sides say so by name, in time, and go on with their own kind.
 
 By a listener and by worker addresses. The bytes of UCX alone (HWS_ADDRESS_PLAIN) carry no version, so that nothing
-refuses them: what is asserted of them is what docs/concepts/worker-addresses.md says.
-
-UCX: none
-TIMEOUT: 120
+refuses them: what is asserted of them is what docs/concepts/worker-addresses.md says. UCX: none TIMEOUT: 120
 """
 
 import glob
