@@ -531,8 +531,9 @@ static void on_limit(struct hws__endpoint *ep, uint32_t sort, const struct wire 
 {
     struct hws__credit_out *out = &ep->credit.out[sort];
     uint64_t messages = m->a - out->limit_messages, bytes = m->b - out->limit_bytes;
+    int64_t room = waits(out) ? 0 : MUCH; /* what was not taken yet is never given back */
 
-    if (messages > UINT32_MAX || bytes > MUCH) {
+    if (messages > (uint64_t)(room - out->messages) || bytes > (uint64_t)(room - out->bytes)) {
         hws__endpoint_fail(ep, HWS_E_PROTOCOL, "credits that make no sense");
         return;
     }

@@ -365,6 +365,12 @@ static int32_t refusal(int32_t code)
     }
 }
 
+/* The same of a multi-buffer message. */
+static int32_t multi_refusal(int32_t code)
+{
+    return code == HWS_E_NO_MEMORY || code == HWS_E_ALLOCATOR ? code : HWS_E_TOO_BIG;
+}
+
 static void dispatch(struct hws__endpoint *ep, const struct control *m, const struct tail *tail)
 {
     switch (m->type) {
@@ -405,7 +411,7 @@ static void dispatch(struct hws__endpoint *ep, const struct control *m, const st
         ep->worker->todo = true;
         break;
     case MULTI_REFUSED:
-        hws__multi_refused(ep, m->sequence, m->code);
+        hws__multi_refused(ep, m->sequence, multi_refusal(m->code));
         break;
     case JOIN:
     case JOINED:

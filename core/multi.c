@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* No process holds more; beyond it the sum of segments that are each rounded up could wrap around. */
+#define TOTAL_MAX (UINT64_C(1) << 62)
+
 static bool is_own(const struct hws__multi *x, uint64_t i)
 {
     return (x->entries[i] & HWS__ENTRY_OWN) != 0;
@@ -146,7 +149,8 @@ static struct hws__multi *parse(struct hws__endpoint *ep, const struct hws__mult
     struct hws__worker *w = ep->worker;
     uint64_t list = sizeof *wire + (uint64_t)wire->count * sizeof(uint64_t);
     bool within = (wire->flags & HWS__MULTI_DATA) != 0;
-    bool big = wire->count > w->multi_count_max || wire->total > w->multi_bytes_max;
+    bool big = wire->count > w->multi_count_max || wire->total > w->multi_bytes_max ||
+               wire->total > TOTAL_MAX;
     struct hws__multi *x;
 
     if (list > length || wire->sequence != ep->multi_received + 1 ||

@@ -86,9 +86,13 @@ static bool allocate_hooked(struct hws__multi *x)
 /* What came with the list, into the segments' own memory. */
 static void copy_inline(struct hws__multi *x)
 {
-    const char *from = (const char *)x->message->data + x->inline_at;
+    const char *from = x->message->data;
 
-    for (uint64_t i = 0; i < x->detail.count && x->inline_at != 0; i++) {
+    if (x->inline_at == 0) {
+        return;
+    }
+    from += x->inline_at;
+    for (uint64_t i = 0; i < x->detail.count; i++) {
         if (!is_own(x, i)) {
             if (x->segments[i].length != 0) {
                 memcpy(x->segments[i].base, from, x->segments[i].length);

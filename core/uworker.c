@@ -106,6 +106,19 @@ static void set_handlers(struct hws__uworker *u)
     set_handler(u, HWS__AM_CREDIT, hws__credit_cb, u);
 }
 
+/*
+ * UCX 1.13 looks into its table of handlers before it compares a message's id with the length of the table, and
+ * stops the process where there is no such place: without a handler, or for an id far above the highest one.
+ * So where any UCX program may come to, the table is as long as ids go, 1.5 MB; an isolated worker has only a
+ * peer that dialled as Hawser does. UCX 1.22 compares first.
+ */
+static void lengthen_table(struct hws__uworker *u)
+{
+    if ((u->raw || u->role != HWS__ISOLATED) && !hws__ucx_at_least(1, 22)) {
+        set_handler(u, UINT16_MAX, NULL, NULL);
+    }
+}
+
 int32_t hws__uworker_adopt(struct hws__worker *w, struct hws__uworker *u)
 {
     struct epoll_event e = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = u};
@@ -115,6 +128,7 @@ int32_t hws__uworker_adopt(struct hws__worker *w, struct hws__uworker *u)
         return hws__fail_errno(errno, 0, "epoll_ctl: %s", strerror(errno));
     }
     hws__list_append(&w->uworkers, &u->link);
+    lengthen_table(u);
     if (!u->raw) {
         set_handlers(u);
     } else {

@@ -9,12 +9,15 @@
  *   --hello MS, --connect MS, --close MS, --nofile N (descriptors this process may have)
  *
  * Lines: "accepted INFO", "connected INFO", "connect STATUS: TEXT", "disconnected STATUS",
- *   "closed", "echoed N STATUS", "stats NAME=VALUE...", "listener NAME=VALUE...", "done"
+ *   "closed", "echoed N STATUS", "stats NAME=VALUE...", "listener NAME=VALUE...", "done",
+ *   "address HEX", "passed STATUS MS", "took LENGTH STATUS MS"
  *   where INFO is isolated=.. reason=.. transports=.. lanes=..
  *
  * Commands: echo SIZE COUNT (round trips to a server, content checked), flood SIZE (sends for
  *   ever), recv MS and sync SIZE MS ABORT (one receive, one synchronous send, with a deadline:
- *   "ended STATUS MS"), info, stats, close, abort, quit.
+ *   "ended STATUS MS"), info, stats, close, abort, quit. address FLAGS, by HEX FLAGS MS (connect by
+ *   what another one's address said), pass SIZE MS and take SIZE MS (one tagged message to the
+ *   endpoint, and one from anybody: its content is checked, "took" says WRONG if it is another).
  */
 #include "support/check.h"
 #include "support/spawn.h"
@@ -28,6 +31,8 @@
 
 #define AM_ECHO 1
 #define AM_ANSWER 2
+#define TAG 77
+#define ADDRESS_MAX 7000 /* a line holds it twice */
 
 static hws_id context, worker, listener, endpoint;
 static int connected, answers, wrong, leaving;
@@ -196,6 +201,78 @@ static void bounded(int send, uint64_t ms, uint64_t length, int abort_when_late)
     }
 }
 
+static hws_sink sink(void)
+{
+    hws_sink s = {.callback = on_event};
+
+    return s;
+}
+
+static void say_address(uint32_t flags)
+{
+    unsigned char bytes[ADDRESS_MAX];
+    char hex[2 * ADDRESS_MAX + 1] = "";
+    uint64_t length = 0;
+
+    CHECK_OK(hws_worker_address(worker, flags, bytes, sizeof bytes, &length));
+    for (uint64_t i = 0; i < length; i++) {
+        snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
+    }
+    t_say(NULL, "address %s", hex);
+}
+
+static void dial_address(const char *hex, uint32_t flags, uint64_t connect_ms)
+{
+    hws_endpoint_opts opts = {.struct_size = sizeof(opts), .flags = flags, .sink = sink()};
+    hws_op_opts told = {
+        .struct_size = sizeof(told), .callback = on_event, .timeout_ns = connect_ms * T_MS};
+    unsigned char bytes[ADDRESS_MAX];
+    size_t length = strlen(hex) / 2;
+    int32_t code;
+
+    CHECK(length <= sizeof bytes);
+    for (size_t i = 0; i < length; i++) {
+        CHECK(sscanf(hex + 2 * i, "%2hhx", &bytes[i]) == 1);
+    }
+    code = hws_connect_address(worker, bytes, length, &opts, &told, &endpoint, NULL);
+    if (code < 0) {
+        t_say(NULL, "connect %s: at once %.3f", hws_error_name(code), now_ms());
+    }
+}
+
+/* One tagged message with a deadline: to the endpoint, or from whoever sends one to the worker. */
+static void tagged(int send, uint64_t length, uint64_t ms)
+{
+    hws_op_opts opts = {.struct_size = sizeof(opts), .timeout_ns = ms * T_MS};
+    uint64_t start = t_now();
+    char *buffer = t_alloc(length);
+    hws_event event = {0};
+    hws_id op = 0;
+    int32_t code;
+
+    t_fill(buffer, length, length);
+    if (!send) {
+        memset(buffer, 0, length);
+    }
+    code = send ? hws_tag_send(endpoint, buffer, length, TAG, &opts, &op)
+                : hws_tag_recv(worker, buffer, length, TAG, UINT64_MAX, &opts, &op);
+    if (code == HWS_OK) {
+        code = hws_wait(op, ms * T_MS + t_patience(), &event);
+        code = code == HWS_OK ? event.status : code;
+    }
+    if (send) {
+        t_say(NULL, "passed %s %.3f", hws_error_name(code), (double)(t_now() - start) / 1e6);
+    } else {
+        int good = code != HWS_OK || (event.length == length && t_filled(buffer, length, length));
+
+        t_say(NULL, "took %llu %s %.3f", (unsigned long long)event.length,
+              good ? hws_error_name(code) : "WRONG", (double)(t_now() - start) / 1e6);
+    }
+    if (event.op != 0) { /* else it is still the library's */
+        free(buffer);
+    }
+}
+
 static void say_stats(void)
 {
     hws_stats stats = {.struct_size = sizeof(stats)};
@@ -245,6 +322,12 @@ static void command(char *line)
         bounded(0, strtoull(first, NULL, 10), 0, 0);
     } else if (strcmp(word, "sync") == 0) {
         bounded(1, strtoull(second, NULL, 10), strtoull(first, NULL, 10), atoi(third));
+    } else if (strcmp(word, "address") == 0) {
+        say_address((uint32_t)atoi(first));
+    } else if (strcmp(word, "by") == 0) {
+        dial_address(first, (uint32_t)atoi(second), strtoull(third, NULL, 10));
+    } else if (strcmp(word, "pass") == 0 || strcmp(word, "take") == 0) {
+        tagged(word[0] == 'p', strtoull(first, NULL, 10), strtoull(second, NULL, 10));
     } else if (strcmp(word, "info") == 0) {
         t_say(NULL, "info %s", describe(endpoint, text, sizeof(text)));
     } else if (strcmp(word, "stats") == 0) {
@@ -258,13 +341,6 @@ static void command(char *line)
     } else {
         t_fail(__FILE__, __LINE__, "unknown command %s", word);
     }
-}
-
-static hws_sink sink(void)
-{
-    hws_sink s = {.callback = on_event};
-
-    return s;
 }
 
 static void serve(const char *host, uint16_t port, uint32_t flags, uint64_t hello_ms)
@@ -304,7 +380,7 @@ int main(int argc, char **argv)
     uint32_t listener_flags = 0;
     uint16_t port = 0;
     int serving = argc > 1 && strcmp(argv[1], "serve") == 0, i;
-    char line[256];
+    static char line[16384];
 
     CHECK(serving || (argc > 3 && strcmp(argv[1], "dial") == 0));
     t_child_begin();

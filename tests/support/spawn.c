@@ -63,7 +63,7 @@ void t_child_begin(void)
 
 void t_say(t_child *child, const char *format, ...)
 {
-    char line[1024];
+    char line[16384];
     size_t done = 0;
     va_list args;
     int length;

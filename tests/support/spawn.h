@@ -14,7 +14,7 @@ typedef struct t_child {
     int in;     /* to the child */
     int out;    /* from the child */
     int status; /* exit code, or 256 + signal, once it has ended */
-    char buffer[4096];
+    char buffer[16384];
     size_t filled;
 } t_child;
 
