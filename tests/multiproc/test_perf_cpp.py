@@ -19,7 +19,7 @@ CASES = (
     ("tag_lat", "polling", "polling", "-s 8 -n 1000 -w 10"),
     ("tag_lat", "blocking", "thread-polling", "-s 100003 -n 50 -R 99 -e"),
     ("tag_bw", "thread-blocking", "wait", "-s 1000003 -n 20 -w 0 -L"),
-    ("am_lat", "blocking", "blocking", "-s 1000 -n 1000"),
+    ("am_lat", "blocking", "blocking", "-s 1000 -n 5000"),
     ("am_lat", "polling", "thread-blocking", "-s 300000 -n 50 -L"),
     ("am_bw", "thread-polling", "polling", "-s 1000 -n 1000"),
 )
