@@ -229,7 +229,7 @@ static void print(const Settings &s, std::vector<Seconds> times, Seconds total)
     std::nth_element(times.begin(), times.begin() + at, times.end());
     std::printf("%8s %12s %12s %8g%% us %12s %12s %12s\n", "test", "bytes", "iterations", s.rank,
                 "average us", "MB/s", "messages/s");
-    std::printf("%8s %12.0f %12zu %12.3f %12.3f %12.2f %12.0f\n", s.name.c_str(),
+    std::printf("%8s %12.0f %12zu %12.3f %12.3f %12.4f %12.0f\n", s.name.c_str(),
                 static_cast<double>(s.size), times.size(), times.begin()[at].count() * each,
                 1e6 / rate, static_cast<double>(s.size) * rate / 1e6, rate);
 }
