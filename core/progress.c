@@ -354,12 +354,13 @@ static uint64_t next_deadline(struct hws__worker *w)
     return d;
 }
 
-/* Everything that can be done is done and all UCX workers are armed. */
-static int32_t quiesce(struct hws__worker *w)
+/* Everything that can be done is done and all UCX workers are armed. `done`: how much was. */
+static int32_t quiesce(struct hws__worker *w, int *done)
 {
     struct hws__list *n, *next;
 
-    if (hws__sweep(w) != 0 || hws__slow(w) != 0 || hws__sweep(w) != 0) {
+    if ((*done = hws__sweep(w)) != 0 || (*done = hws__slow(w)) != 0 ||
+        (*done = hws__sweep(w)) != 0) {
         return HWS_E_BUSY;
     }
     for (n = w->hot.next; n != &w->hot; n = next) {
@@ -387,11 +388,13 @@ static void set_timer(struct hws__worker *w, uint64_t deadline)
 int32_t hws__arm(struct hws__worker *w)
 {
     uint64_t deadline;
+    int done;
 
     hws__wakefd_drain(w);
     /* ORDER: announce, then look at the submissions; a submitter does the reverse (seq_cst). */
     atomic_store(&w->armed, true);
-    if (quiesce(w) != HWS_OK || atomic_load(&w->submissions) != NULL || atomic_load(&w->asked)) {
+    if (quiesce(w, &done) != HWS_OK || atomic_load(&w->submissions) != NULL ||
+        atomic_load(&w->asked)) {
         atomic_store(&w->armed, false);
         return HWS_E_BUSY;
     }
@@ -427,7 +430,7 @@ void hws__wakefd_drain(struct hws__worker *w)
 }
 
 /* Nothing is left to do, and whoever brings something from now on signals the sleeper. */
-static bool fall_asleep(struct hws__worker *w)
+static bool fall_asleep(struct hws__worker *w, int *done)
 {
     bool idle;
 
@@ -435,7 +438,7 @@ static bool fall_asleep(struct hws__worker *w)
     w->dozing = 1;
     /* ORDER: announce, then look at the submissions; a submitter does the reverse (seq_cst). */
     atomic_fetch_add(&w->sleepers, 1);
-    idle = quiesce(w) == HWS_OK && atomic_load(&w->submissions) == NULL &&
+    idle = quiesce(w, done) == HWS_OK && atomic_load(&w->submissions) == NULL &&
            !atomic_load(&w->asked) && atomic_load(&w->obj.id) != 0;
     if (!idle) {
         atomic_fetch_sub(&w->sleepers, 1);
@@ -450,15 +453,15 @@ static bool may_connect(const struct hws__uworker *u)
     return u->role != HWS__ISOLATED || u->only == NULL || !u->only->open;
 }
 
-void hws__sleep(struct hws__worker *w, uint64_t timeout_ns, int extra_fd)
+int hws__sleep(struct hws__worker *w, uint64_t timeout_ns, int extra_fd)
 {
     struct epoll_event events[32];
     uint64_t now, deadline;
     bool connecting = false;
-    int epfd, n;
+    int epfd, n, done = 0;
 
-    if (!fall_asleep(w)) {
-        return;
+    if (!fall_asleep(w, &done)) {
+        return done;
     }
     now = hws__now();
     deadline = next_deadline(w);
@@ -487,4 +490,5 @@ void hws__sleep(struct hws__worker *w, uint64_t timeout_ns, int extra_fd)
     if (extra_fd >= 0) {
         n += look_at_cold(w);
     }
+    return done;
 }

@@ -68,9 +68,10 @@ int hws__deliver(struct hws__worker *w);
 
 /**
  * Sleep until there is work, `timeout_ns` is over or `extra_fd` (or -1) is readable. The owner
- * calls it; ownership is given up meanwhile and taken back. Returns at once if there is work.
+ * calls it; ownership is given up meanwhile and taken back. Returns at once if there is work: how
+ * much of it was done.
  */
-void hws__sleep(struct hws__worker *w, uint64_t timeout_ns, int extra_fd);
+int hws__sleep(struct hws__worker *w, uint64_t timeout_ns, int extra_fd);
 /** Progress until nothing is left, then arm; 0 or HWS_E_BUSY. */
 int32_t hws__arm(struct hws__worker *w);
 

@@ -263,7 +263,7 @@ static void sleep_for_events(struct hws__queue *q, uint64_t timeout_ns)
         w = hws__obj_find(&hws__objects, q->feeders[0]);
     }
     if (w != NULL && hws__own_try(w)) {
-        hws__sleep(w, timeout_ns, q->fd);
+        (void)hws__sleep(w, timeout_ns, q->fd);
         hws__own_release(w);
         return;
     }

@@ -40,7 +40,7 @@ static void idle(struct hws__worker *w, uint64_t *since)
     if (*since == 0) {
         *since = now;
     } else if (now - *since >= w->spin_ns) {
-        hws__sleep(w, HWS_FOREVER, -1);
+        (void)hws__sleep(w, HWS_FOREVER, -1);
         *since = 0;
     }
 }

@@ -63,7 +63,7 @@ static bool wait_as_owner(struct wait *t)
                 return false;
             }
             if (now - start >= w->spin_ns) {
-                hws__sleep(w, t->end - now, -1);
+                t->done += (uint64_t)hws__sleep(w, t->end - now, -1);
                 start = 0;
             }
         }

@@ -1,12 +1,17 @@
 /*
  * Two peers in one process with the C++ layer: tagged, multi-buffer and active messages, streams,
- * remote memory, plans, errors, and a connection by worker address.
+ * remote memory, plans, errors, a second client that is turned away, and a connection by worker address.
+ *
+ *     ./pair [polling | blocking | wait | thread-blocking | thread-polling]
+ *
+ * The words are UCXX's progress modes. One thread is enough for any: whoever waits makes progress.
  */
 #include <hawser.hpp>
 
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <string>
 
 using namespace std::chrono_literals;
@@ -18,6 +23,47 @@ static void must(bool so, const char *what)
         std::fprintf(stderr, "not so: %s\n", what);
         std::exit(1);
     }
+}
+
+/* Wait for what a handler does. */
+template <class Done> static void until(const hawser::Worker &worker, Done done)
+{
+    /* A moment only: in the modes with a thread it may be that one which calls the handler. */
+    while (!done()) {
+        hawser::check(hws_worker_wait(worker.id(), 1000000));
+    }
+}
+
+/* Messages under way both ways at once, of three sizes, received in another order than they are sent. */
+static void several(hawser::Endpoint &left, hawser::Endpoint &right)
+{
+    const std::vector<size_t> sizes{5, 500, 50000};
+    std::vector<std::vector<int>> out, in;
+    std::vector<hawser::Operation> operations;
+
+    for (size_t size : sizes) {
+        out.emplace_back(size);
+        in.emplace_back(size, -1);
+        for (size_t i = 0; i < size; i++) {
+            out.back()[i] = static_cast<int>(size + i);
+        }
+    }
+    auto send = [&](hawser::Endpoint &from, size_t k) {
+        operations.push_back(from.tag_send(out[k].data(), sizes[k] * sizeof(int), k));
+    };
+    auto receive = [&](hawser::Endpoint &at, size_t k) {
+        operations.push_back(at.tag_recv(in[k].data(), sizes[k] * sizeof(int), k));
+    };
+    send(right, 0);
+    receive(right, 1);
+    send(right, 2);
+    receive(left, 2);
+    send(left, 1);
+    receive(left, 0);
+    for (auto &operation : operations) {
+        operation.get(10s);
+    }
+    must(in == out, "messages both ways");
 }
 
 static void talk(hawser::Endpoint &left, hawser::Endpoint &right)
@@ -45,7 +91,8 @@ static void talk(hawser::Endpoint &left, hawser::Endpoint &right)
 }
 
 /* The right side's memory, read and written from the left. `told`: what the right side was notified of. */
-static void remote(hawser::Context &context, hawser::Endpoint &left, std::atomic<uint64_t> &told)
+static void remote(hawser::Context &context, const hawser::Worker &worker, hawser::Endpoint &left,
+                   std::atomic<uint64_t> &told)
 {
     auto memory = context.allocate(1 << 20);
     auto *there = static_cast<char *>(memory.data());
@@ -63,7 +110,7 @@ static void remote(hawser::Context &context, hawser::Endpoint &left, std::atomic
              key.atomic<uint32_t>(HWS_ATOMIC_SWAP, 1, 8).get(10s).tag == 0,
          "atomics");
     key.put_notify("x", 1, 77, 128).get(10s);
-    while (told != 77) {}
+    until(worker, [&] { return told == 77; });
     must(there[128] == 'x' && there[0] == 9 && there[8] == 1, "what the peer sees");
 
     auto plan = left.plan(
@@ -102,39 +149,70 @@ static void errors(hawser::Endpoint &right)
     }
 }
 
-int main()
+static uint32_t mode(const std::string &name)
+{
+    const std::map<std::string, uint32_t> modes = {
+        {"polling", HWS_PROGRESS_MANUAL},
+        {"blocking", HWS_PROGRESS_BLOCKING},
+        {"wait", HWS_PROGRESS_BLOCKING},
+        {"thread-blocking", HWS_PROGRESS_THREAD},
+        {"thread-polling", HWS_PROGRESS_THREAD_POLLING},
+    };
+
+    must(modes.count(name) != 0, "a progress mode");
+    return modes.at(name);
+}
+
+/* The listener has its one client. */
+static void turned_away(hawser::Worker &worker, uint16_t port)
+{
+    try {
+        worker.connect("127.0.0.1", port).get(10s);
+        must(false, "an exception");
+    } catch (const hawser::Error &e) {
+        must(e.code() == HWS_E_REJECTED, "REJECTED");
+    }
+}
+
+int main(int argc, char **argv)
 {
     hawser::Context context({}, 0,
                             HWS_FEATURE_TAG | HWS_FEATURE_STREAM | HWS_FEATURE_AM |
                                 HWS_FEATURE_RMA | HWS_FEATURE_ATOMIC);
     std::atomic<hws_id> accepted{0};
     std::atomic<uint64_t> told{0};
-    std::atomic<int> heard{0};
+    std::atomic<int> heard{0}, requests{0};
     auto on_peer = [&](const hws_event &e) {
-        if (e.kind == HWS_EVENT_ACCEPTED) {
+        if (e.kind == HWS_EVENT_REQUEST) {
+            requests++ == 0 ? hws_accept(e.source) : hws_reject(e.source);
+        } else if (e.kind == HWS_EVENT_ACCEPTED) {
             accepted = e.source;
         } else if (e.kind == HWS_EVENT_NOTIFY) {
             told = e.tag;
         }
     };
-    auto worker = context.worker(HWS_PROGRESS_THREAD, on_peer);
-    auto listener = worker.listen("127.0.0.1", 0, on_peer);
+    auto worker = context.worker(mode(argc > 1 ? argv[1] : "thread-blocking"), on_peer);
+    auto listener = worker.listen("127.0.0.1", 0, on_peer, HWS_LISTENER_EXPLICIT);
     auto left = worker.connect("127.0.0.1", listener.port()).get(10s);
 
-    while (accepted == 0) {}
+    until(worker, [&] { return accepted != 0; });
     hawser::Endpoint right(accepted.exchange(0));
+    std::printf("a client from %s\n", right.info().peer_address);
+    several(left, right);
     talk(left, right);
-    remote(context, left, told);
+    turned_away(worker, listener.port());
+    remote(context, worker, left, told);
     errors(right);
 
     worker.am_handler(5, [&](const hws_event &e) { heard += static_cast<int>(e.length); });
     left.am_send(5, nullptr, 0, "123", 3).get(10s);
     left.flush().get(10s);
-    while (heard != 3) {}
+    until(worker, [&] { return heard == 3; });
 
-    auto other = context.worker();
-    auto by_address = other.connect_address(worker.address(HWS_ADDRESS_HELLO)).get(10s);
-    while (accepted == 0) {}
+    auto other = context.worker(HWS_PROGRESS_THREAD);
+    auto connecting = other.connect_address(worker.address(HWS_ADDRESS_HELLO));
+    until(worker, [&] { return accepted != 0; });
+    auto by_address = connecting.get(10s);
     must(by_address.info().reason == HWS_REASON_ADDRESS, "reached by address");
 
     context.close_wait();

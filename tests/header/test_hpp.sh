@@ -17,6 +17,7 @@ for cxx in g++ clang++; do
     command -v $cxx >/dev/null || { echo "SKIP: $cxx is not installed"; continue; }
     for std in c++17 c++20; do
         build examples/pair.cpp pair
+        build examples/perf.cpp perf
         build tests/header/streams.cpp streams
     done
     ran=1
