@@ -82,13 +82,14 @@ struct hws__op *hws__match_arrived(struct hws__scope *ep, struct hws__scope *wor
 }
 
 /* ORDER: relaxed, by load and store: there is one writer, and a reader takes the figure as it is. */
-static void count(struct hws__scope *s, int32_t messages, int64_t bytes)
+/* `bytes` modulo 2^64: what was counted is taken off by its negative. */
+static void count(struct hws__scope *s, int32_t messages, uint64_t bytes)
 {
     uint32_t n = atomic_load_explicit(&s->messages, memory_order_relaxed);
     uint64_t b = atomic_load_explicit(&s->bytes, memory_order_relaxed);
 
     atomic_store_explicit(&s->messages, n + (uint32_t)messages, memory_order_relaxed);
-    atomic_store_explicit(&s->bytes, b + (uint64_t)bytes, memory_order_relaxed);
+    atomic_store_explicit(&s->bytes, b + bytes, memory_order_relaxed);
 }
 
 void hws__match_wait(struct hws__scope *ep, struct hws__scope *worker, struct hws__message *m)
@@ -98,7 +99,7 @@ void hws__match_wait(struct hws__scope *ep, struct hws__scope *worker, struct hw
     m->scope_ep = ep;
     m->scope_worker = worker;
     count(ep, 1, 0);
-    count(worker, 1, (int64_t)m->length);
+    count(worker, 1, m->length);
     hws__list_append(&ep->arrived, &m->order_ep);
     hws__list_append(&ep->by_tag[b], &m->tag_ep);
     hws__list_append(&worker->arrived, &m->order_worker);
@@ -111,7 +112,7 @@ void hws__match_unwait(struct hws__message *m)
         return;
     }
     count(m->scope_ep, -1, 0);
-    count(m->scope_worker, -1, -(int64_t)m->length);
+    count(m->scope_worker, -1, 0 - m->length);
     hws__credit_taken(m);
     m->scope_ep = NULL;
     hws__list_remove(&m->order_ep);

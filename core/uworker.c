@@ -92,7 +92,6 @@ static ucs_status_t set_handler(struct hws__uworker *u, unsigned id, ucp_am_recv
 
 static void set_handlers(struct hws__uworker *u)
 {
-    /* The highest first: UCX makes its table as long as each needs. */
     for (uint32_t i = HWS__AM_DIRECTS; i-- > 0;) {
         u->direct[i] = (struct hws__am_direct){u, i};
         set_handler(u, HWS__AM_DIRECT + i, hws__am_direct_cb, &u->direct[i]);
@@ -107,15 +106,18 @@ static void set_handlers(struct hws__uworker *u)
 }
 
 /*
- * UCX 1.13 looks into its table of handlers before it compares a message's id with the length of the table, and
- * stops the process where there is no such place: without a handler, or for an id far above the highest one.
- * So where any UCX program may come to, the table is as long as ids go, 1.5 MB; an isolated worker has only a
- * peer that dialled as Hawser does. UCX 1.22 compares first.
+ * UCX 1.13 looks into its table of handlers before it compares a message's id with the length of the table, and what
+ * nobody has set there is whatever the memory held: an id without a handler ends the process. So where any UCX
+ * program may come to, each id that there is gets no handler explicitly, 1.5 MB; an isolated worker, whose peer dialled
+ * as Hawser does, has those up to its highest. UCX 1.22 compares first.
  */
-static void lengthen_table(struct hws__uworker *u)
+static void clear_table(struct hws__uworker *u)
 {
-    if ((u->raw || u->role != HWS__ISOLATED) && !hws__ucx_at_least(1, 22)) {
-        set_handler(u, UINT16_MAX, NULL, NULL);
+    uint32_t ids =
+        u->raw || u->role != HWS__ISOLATED ? UINT16_MAX + 1 : HWS__AM_DIRECT + HWS__AM_DIRECTS;
+
+    while (ids-- > 0 && !hws__ucx_at_least(1, 22)) {
+        set_handler(u, ids, NULL, NULL);
     }
 }
 
@@ -128,7 +130,7 @@ int32_t hws__uworker_adopt(struct hws__worker *w, struct hws__uworker *u)
         return hws__fail_errno(errno, 0, "epoll_ctl: %s", strerror(errno));
     }
     hws__list_append(&w->uworkers, &u->link);
-    lengthen_table(u);
+    clear_table(u);
     if (!u->raw) {
         set_handlers(u);
     } else {

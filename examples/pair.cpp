@@ -26,11 +26,11 @@ static void must(bool so, const char *what)
 }
 
 /* Wait for what a handler does. */
-template <class Done> static void until(const hawser::Worker &worker, Done done)
+template <class Done> static void until(hawser::Worker &worker, Done done)
 {
     /* A moment only: in the modes with a thread it may be that one which calls the handler. */
     while (!done()) {
-        hawser::check(hws_worker_wait(worker.id(), 1000000));
+        worker.wait(1ms);
     }
 }
 
@@ -91,7 +91,7 @@ static void talk(hawser::Endpoint &left, hawser::Endpoint &right)
 }
 
 /* The right side's memory, read and written from the left. `told`: what the right side was notified of. */
-static void remote(hawser::Context &context, const hawser::Worker &worker, hawser::Endpoint &left,
+static void remote(hawser::Context &context, hawser::Worker &worker, hawser::Endpoint &left,
                    std::atomic<uint64_t> &told)
 {
     auto memory = context.allocate(1 << 20);

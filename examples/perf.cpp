@@ -17,6 +17,7 @@
 #include <map>
 #include <unistd.h>
 
+using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
@@ -160,7 +161,7 @@ class Peer
             } else {
                 /* Not for long where another thread may call the handler just now. */
                 bool alone = s.mode == HWS_PROGRESS_BLOCKING;
-                hawser::check(hws_worker_wait(worker.id(), alone ? hawser::forever : 100000));
+                worker.wait(alone ? hawser::Nanoseconds::max() : 100us);
             }
         }
     }

@@ -658,15 +658,15 @@ class Endpoint : public Handle, public Source<Endpoint>
 class Listener : public Handle
 {
   public:
-    Listener(hws_id worker, const char *host, uint16_t port, EventHandler handler,
+    /** The handler must live as long as the worker makes progress: Worker::listen() sees to it. */
+    Listener(hws_id worker, const char *host, uint16_t port, EventHandler *handler,
              uint32_t flags = 0)
-        : handler_(std::make_unique<EventHandler>(std::move(handler)))
     {
         auto o = detail::opts<hws_listener_opts>();
         hws_id listener = 0;
 
         o.flags = flags;
-        o.sink = o.endpoint_sink = detail::sink(handler_.get());
+        o.sink = o.endpoint_sink = detail::sink(handler);
         check(hws_listen(worker, host, port, &o, &listener));
         static_cast<Handle &>(*this) = Handle(listener);
     }
@@ -677,9 +677,6 @@ class Listener : public Handle
         check(hws_listener_query(id(), &i));
         return static_cast<uint16_t>(i.port);
     }
-
-  private:
-    std::unique_ptr<EventHandler> handler_;
 };
 
 /** Connecting: the future's value is the endpoint. */
@@ -730,6 +727,11 @@ class Worker : public Handle, public Source<Worker>
     {
         return check(hws_worker_progress(id()));
     }
+    /** Make progress until something was done; sleeps meanwhile. How much was done, 0 at the timeout. */
+    int32_t wait(Nanoseconds timeout = Nanoseconds::max())
+    {
+        return check(hws_worker_wait(id(), detail::nanoseconds(timeout)));
+    }
     Connecting connect(const std::string &host, uint16_t port)
     {
         hws_id endpoint = 0;
@@ -767,14 +769,18 @@ class Worker : public Handle, public Source<Worker>
     }
     Listener listen(const char *host, uint16_t port, EventHandler handler, uint32_t flags = 0)
     {
-        return Listener(id(), host, port, std::move(handler), flags);
+        /* The listener's endpoints name it, too, and may live longer. */
+        auto &kept = handlers_->listeners;
+
+        kept.push_back(std::make_unique<EventHandler>(std::move(handler)));
+        return Listener(id(), host, port, kept.back().get(), flags);
     }
 
   private:
     /** Memory that stays where it is when the worker's owner moves. */
     struct Handlers {
         EventHandler own;
-        std::vector<std::unique_ptr<EventHandler>> messages;
+        std::vector<std::unique_ptr<EventHandler>> messages, listeners;
     };
     std::unique_ptr<Handlers> handlers_;
 };

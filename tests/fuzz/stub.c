@@ -102,6 +102,7 @@ static void make_worker(struct hws__worker *w)
     w->credit_messages = HWS__CREDIT_MESSAGES;
     w->credit_bytes = HWS__CREDIT_BYTES;
     w->epfd = w->wakefd = w->timerfd = -1;
+    hws__pool_init(&w->pool, 0); /* a sanitizer sees what is used after it was given back */
     w->main = &the.uworker;
     hws__obj_publish(&hws__objects, &w->obj);
 }
