@@ -38,7 +38,7 @@ mkdir -p "$reports"
 case $mode in
     quick)
         phase release release -LE soak
-        phase asan asan -L '^(unit|loopback|abi)$' -LE soak
+        phase asan asan -L '^(unit|loopback|abi|fuzz)$' -LE soak
         phase tsan tsan -L '^loopback$' -LE soak
         ;;
     all)
