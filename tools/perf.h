@@ -43,6 +43,11 @@ enum perf_api {
     PERF_PLAN
 };
 
+static inline bool perf_atomic(enum perf_api api)
+{
+    return api >= PERF_ADD && api <= PERF_CSWAP;
+}
+
 /** A test, as ucx_perftest names and describes it. */
 typedef struct perf_test {
     const char *name;

@@ -182,7 +182,7 @@ static int check_test(const perf_options *o)
     enum perf_api api = perf_tests[p->test].api;
     uint64_t bytes = perf_message_bytes(p);
 
-    if (api >= PERF_ADD && api <= PERF_CSWAP && ((bytes != 4 && bytes != 8) || p->iov != 0)) {
+    if (perf_atomic(api) && ((bytes != 4 && bytes != 8) || p->iov != 0)) {
         tool_error("perf: an atomic has 4 or 8 bytes, contiguous");
         return TOOL_USAGE;
     }

@@ -410,4 +410,97 @@ CASE_BOTH(waits_inside)
     end(&s);
 }
 
+/* ---- Multi-buffer messages ---- */
+
+static void on_multi(void *arg, const hws_event *event);
+
+static void receive_multi(struct state *s, uint32_t how)
+{
+    hws_op_opts opts = {
+        .struct_size = sizeof(opts), .callback = on_multi, .callback_arg = s, .user = how};
+    hws_multi_recv_opts list = {.struct_size = sizeof(list), .flags = how};
+    hws_id op = 0;
+
+    CHECK_OK(hws_multi_recv(s->pair.endpoint[1], TAG, UINT64_MAX, &list, &opts, &op));
+}
+
+/* Every third buffer is kept until the next one that is. */
+static void end_buffer(struct state *s, const hws_multi_detail *detail, uint64_t length)
+{
+    static char into[10][1000];
+    hws_segment to[10];
+    hws_op_opts opts = detached();
+
+    switch (s->next % 3) {
+    case 0:
+        if (s->in[0] != 0) {
+            CHECK_OK(hws_close(s->in[0]));
+        }
+        s->in[0] = detail->buffer;
+        return;
+    case 1:
+        CHECK_OK(hws_close(detail->buffer));
+        break;
+    default:
+        for (uint64_t i = 0; i < detail->count; i++) {
+            to[i] = (hws_segment){.base = into[i], .length = length};
+        }
+        CHECK_CODE(hws_multi_fetch(detail->buffer, to, detail->count, &opts, NULL), HWS_DONE);
+        CHECK_FILLED(into[detail->count - 1], length, s->next);
+    }
+    CHECK_CODE(hws_close(detail->buffer), HWS_E_STALE);
+    CHECK_CODE(hws_buffer_data(detail->buffer, NULL, NULL), HWS_E_STALE);
+}
+
+static void on_multi(void *arg, const hws_event *event)
+{
+    const hws_multi_detail *detail = event->detail;
+    struct state *s = arg;
+
+    if (event->status != HWS_OK) {
+        CHECK_EQ(event->status, HWS_E_CANCELED); /* the last one, when its endpoint closes */
+        return;
+    }
+    CHECK_EQ(++s->depth, 1);
+    for (uint64_t i = 0; i < detail->count; i++) {
+        CHECK_FILLED(detail->segments[i].base, detail->segments[i].length, s->next);
+    }
+    end_buffer(s, detail, detail->segments[0].length);
+    s->next++;
+    receive_multi(s, event->user == 0 ? HWS_MULTI_LIST : 0);
+    s->depth--;
+}
+
+/* Messages whose list is copied, and those whose list UCX keeps, several on their way at once. */
+CASE_BOTH(multi_inside)
+{
+    enum { COUNT = 1000, AHEAD = 4 };
+    static char data[AHEAD][1000];
+    static const uint64_t lengths[] = {20, 100, 1000};
+    hws_segment segments[10];
+    hws_id sent[AHEAD] = {0};
+    struct state s;
+
+    begin(&s, flags, HWS_PROGRESS_MANUAL, NULL);
+    receive_multi(&s, 0);
+    for (uint64_t n = 0; n < COUNT; n++) {
+        uint64_t length = lengths[n / 3 % 3];
+
+        if (sent[n % AHEAD] != 0) {
+            WAIT_OK(&s.pair, sent[n % AHEAD]);
+        }
+        t_fill(data[n % AHEAD], length, n);
+        for (int i = 0; i < 10; i++) {
+            segments[i] = (hws_segment){.base = data[n % AHEAD], .length = length};
+        }
+        CHECK_OK(
+            hws_multi_send(s.pair.endpoint[0], TAG, segments, 10, NULL, NULL, &sent[n % AHEAD]));
+    }
+    for (uint64_t n = 0; n < AHEAD; n++) {
+        WAIT_OK(&s.pair, sent[n]);
+    }
+    UNTIL(&s.pair, s.next == COUNT);
+    end(&s);
+}
+
 CASES_MAIN
