@@ -2,11 +2,12 @@
  * Multi-buffer messages against one active message of as many bytes, in turns, between two
  * processes.
  *
- *   multi latency|bandwidth ROUNDS COUNT [tcp]
+ *   multi latency|read|bandwidth ROUNDS COUNT [tcp]
  *
- * latency: 10 x 100 B against 1 kB, half a round trip. bandwidth: 64 x 1 MiB against 64 MiB, both
- * fetched into memory that is there and answered by a short message. Prints the median ns of one
- * message, a value of each kind a round.
+ * latency: 10 x 100 B against 1 kB, half a round trip; read: the same, and whoever receives a message
+ * reads its data before it answers. bandwidth: 64 x 1 MiB against 64 MiB, both fetched into memory that
+ * is there and answered by a short message. Prints the median ns of one message, a value of each kind a
+ * round.
  */
 #include "bench.h"
 
@@ -29,7 +30,20 @@ static const hws_op_opts forget = {.struct_size = sizeof(hws_op_opts),
 static hws_id context, worker, peer;
 static char *from, *to;
 static hws_segment out[PIECES], in[PIECES];
-static int latency, serving, answers;
+static int latency, reading, serving, answers;
+static volatile uint64_t seen; /* of the data that was read */
+
+static void read_data(const void *data, uint64_t length)
+{
+    const char *at = data;
+    uint64_t sum = 0, word;
+
+    for (uint64_t i = 0; reading && i + sizeof word <= length; i += sizeof word) {
+        memcpy(&word, at + i, sizeof word);
+        sum += word;
+    }
+    seen = sum;
+}
 
 static void answer(void)
 {
@@ -92,6 +106,9 @@ static void on_multi(void *arg, const hws_event *event)
         bench_check(hws_multi_fetch(detail->buffer, in, PIECES, &opts, &op), "fetching");
         return;
     }
+    for (uint64_t i = 0; i < detail->count; i++) {
+        read_data(detail->segments[i].base, detail->segments[i].length);
+    }
     if (serving) {
         send_multi();
     }
@@ -111,6 +128,7 @@ static void on_am(void *arg, const hws_event *event)
         bench_check(hws_am_recv(detail->buffer, to, PIECES * MIB, &opts, &op), "fetching");
         return;
     }
+    read_data(detail->data, detail->data_length);
     if (event->tag == AM && serving) {
         send_am();
     }
@@ -214,10 +232,11 @@ int main(int argc, char **argv)
     pid_t child;
 
     if (rounds == 0 || count == 0 || pipe(pipes) != 0) {
-        fprintf(stderr, "usage: multi latency|bandwidth ROUNDS COUNT [tcp]\n");
+        fprintf(stderr, "usage: multi latency|read|bandwidth ROUNDS COUNT [tcp]\n");
         return 2;
     }
-    latency = strcmp(argv[1], "latency") == 0;
+    reading = strcmp(argv[1], "read") == 0;
+    latency = reading || strcmp(argv[1], "latency") == 0;
     from = calloc(PIECES, MIB);
     to = calloc(PIECES, MIB);
     times = calloc(count, sizeof *times);

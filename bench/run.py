@@ -275,7 +275,7 @@ def multi(what, goal):
     def case(bench, count, *options):
         rounds = bench.json([bench.program("bench", "multi"), what, bench.rounds, count, *options])["rounds"]
         am, many = (statistics.median(r[k] for r in rounds) for k in ("am_ns", "multi_ns"))
-        if what == "latency":
+        if what != "bandwidth":
             ratio = spread([r["multi_ns"] / r["am_ns"] for r in rounds])
             return (
                 f"{many:.0f} ns, one message {am:.0f}",
@@ -451,6 +451,7 @@ def cases(bench):
     for over, option in (("", ()), ("-tcp", ("tcp",))):
         yield f"credits{over}", credits, (n(1000000), *option), True
         yield f"multi-10x100{over}", multi("latency", 1.3), (n(50000), *option), True
+        yield f"multi-10x100-read{over}", multi("read", 1.3), (n(50000), *option), True
         yield f"multi-64x1m{over}", multi("bandwidth", 0.9), (n(50), *option), True
     for mode in ("blocking", "thread"):
         for over, option in (("", ()), ("-tcp", ("--tcp",))):
