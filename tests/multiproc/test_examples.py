@@ -1,0 +1,99 @@
+"""The examples in C, each between processes: echo, a copied file, a key-value server. TIMEOUT: 180"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+
+FOLDER = os.path.join(os.environ.get("HAWSER_BUILD_DIR", "build"), "examples")
+PATIENCE = 60
+
+
+def start(name: str, *arguments: str) -> subprocess.Popen[str]:
+    command = [os.path.join(FOLDER, name), *arguments]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+class Examples(unittest.TestCase):
+    def started(self, name: str, *arguments: str) -> subprocess.Popen[str]:
+        process = start(name, *arguments)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        return process
+
+    def serve(self, name: str, *arguments: str) -> tuple[subprocess.Popen[str], str]:
+        """A server on a free port, and that port."""
+        server = self.started(name, *arguments)
+        assert server.stdout is not None
+        word, port = server.stdout.readline().split()
+        self.assertEqual(word, "port")
+        return server, port
+
+    def output(self, process: subprocess.Popen[str], given: str | None = None, code: int = 0) -> str:
+        said, complaint = process.communicate(given, timeout=PATIENCE)
+        self.assertEqual(process.returncode, code, complaint)
+        return said
+
+    def test_echo(self) -> None:
+        server, port = self.serve("echo", "serve", "0")
+        lines = [f"line {i} {'x' * (i * 13 % 4000)}\n" for i in range(200)]
+        clients = [self.started("echo", "127.0.0.1", port) for _ in range(3)]
+        clients[0].kill()  # the others do not notice
+        for client in clients[1:]:
+            self.assertEqual(self.output(client, "".join(lines)), "".join(lines))
+        self.assertIsNone(server.poll())
+        self.assertIn("connecting: ", self.refused("echo", "127.0.0.1", "1"))
+
+    def refused(self, name: str, *arguments: str) -> str:
+        process = self.started(name, *arguments)
+        _, complaint = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, 1)
+        return complaint
+
+    def test_file(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            source, copy = os.path.join(folder, "source"), os.path.join(folder, "copy")
+            for size, way in ((5_000_003, ()), (5_000_003, ("tcp",)), (0, ())):
+                with open(source, "wb") as file:
+                    file.write(random.Random(size).randbytes(size))
+                receiver, port = self.serve("filecopy", "receive", "0", copy)
+                said = self.output(self.started("filecopy", "send", "127.0.0.1", port, source, *way))
+                heard = self.output(receiver)
+                self.assertIn(f"{size} bytes", said)
+                self.assertIn(f"{copy}: {size} bytes, checksum ", heard)
+                self.assertIn("tcp" if way else "posix", said)
+                with open(source, "rb") as one, open(copy, "rb") as other:
+                    self.assertEqual(one.read(), other.read())
+
+    def test_key_value_server(self) -> None:
+        server, port = self.serve("kv", "serve", "0")
+
+        def ask(*words: str, code: int = 0) -> str:
+            return self.output(self.started("kv", "127.0.0.1", port, *words), code=code)
+
+        long = "v" * 100_000
+        self.assertEqual(ask("get", "key", code=1), "not found\n")
+        self.assertEqual(ask("set", "key", "value"), "stored\n")
+        self.assertEqual(ask("set", "other", long), "stored\n")
+        self.assertEqual(ask("get", "key"), "value\n")
+        self.assertEqual(ask("get", "other"), long + "\n")
+        self.assertEqual(ask("set", "key", ""), "stored\n")
+        self.assertEqual(ask("get", "key"), "\n")
+        self.assertEqual(ask("delete", "key"), "deleted\n")
+        self.assertEqual(ask("delete", "key", code=1), "not found\n")
+        self.assertIsNone(server.poll())
+
+    def test_command_lines(self) -> None:
+        for name in ("echo", "filecopy", "kv"):
+            process = self.started(name)
+            _, usage = process.communicate(timeout=PATIENCE)
+            self.assertNotEqual(process.returncode, 0)
+            self.assertIn("Usage: ", usage)
+
+
+if __name__ == "__main__":
+    sys.exit(not unittest.main(exit=False).result.wasSuccessful())
