@@ -8,6 +8,7 @@ import multiprocessing
 import operator
 import os
 import pickle
+import time
 
 import numpy as np
 import pytest
@@ -144,6 +145,24 @@ def test_listener():
     listener = ucx_api.UCXListener(worker=worker, port=0, cb_func=lambda request: None)
     assert isinstance(listener.ip, str) and isinstance(listener.port, int) and listener.port > 0
     listener.close()
+
+
+def test_forgotten_worker():
+    workers = [ucx_api.UCXWorker(ucx_api.UCXContext()) for _ in range(2)]
+    peers = []
+    listener = ucx_api.UCXListener(
+        workers[0],
+        0,
+        lambda request: peers.append(ucx_api.UCXEndpoint.create_from_conn_request(workers[0], request, True)),
+    )
+    ep = ucx_api.UCXEndpoint.create(workers[1], "127.0.0.1", listener.port, True)
+    while not peers:
+        workers[0].progress()
+    start = time.monotonic()
+    del ep, workers[1]  # its peer makes no progress
+    assert time.monotonic() - start < 2
+    while peers[0].is_alive():
+        workers[0].progress()
 
 
 def serve(pipe, work, error_handling):

@@ -104,8 +104,10 @@ class Worker(_core.Worker):
             self._closing._end()
 
     def buffer(self, length: int) -> _core.Buffer:
-        """Writable memory of the library, `length` bytes, to receive into: the pool of what arrives gives it, and takes
-        it back for the next when nobody holds it any more. It has a buffer's protocol: memoryview(), numpy.asarray()."""
+        """Writable memory of the library, `length` bytes, to receive into: memoryview() and numpy.asarray() take it.
+
+        The pool of what arrives gives it, and takes it back for the next when nobody holds it any more.
+        """
         return _core.buffer(self, length)
 
     # ---- Active messages ----

@@ -110,6 +110,8 @@ def is_am_supported() -> bool:
 class UCXObject:
     """Something that is closed once; closing it closes its children first."""
 
+    _patience = 5.0  # how long closing may wait for peers, in seconds
+
     def __init__(self) -> None:
         self._closed = False
         self._children: weakref.WeakSet[UCXObject] = weakref.WeakSet()
@@ -136,6 +138,7 @@ class UCXObject:
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True):
+            self._patience = 0.05  # who forgot it did not mean to wait
             with contextlib.suppress(Exception):
                 self.close()
 
@@ -193,7 +196,7 @@ class UCXContext(UCXObject):
 
     def _finalize(self) -> None:
         with contextlib.suppress(HawserError):
-            self._context.close(2.0)
+            self._context.close(min(self._patience, 2.0))
 
 
 def _has_cuda(tls: str) -> bool:
@@ -222,6 +225,7 @@ class UCXWorker(UCXObject):
         # The asyncio layer has its loop cancel; users of this module call cancel_inflight_messages().
         self._loop_cancels = False
         self._peers: dict[int, _Endpoint] = {}
+        self._leaving: list[_Endpoint] = []
         if Feature.AM in context._features:
             self._worker.am_handler(_AM_ID, _am_arrived, defer=True)
         UCXWorker._all.add(self)
@@ -296,12 +300,20 @@ class UCXWorker(UCXObject):
             with contextlib.suppress(RuntimeError):
                 asyncio.get_running_loop().call_soon(self.cancel_inflight_messages)
 
+    def _leaves(self, endpoint: _Endpoint) -> None:
+        """It is being closed; if that takes too long once the worker is, it is aborted."""
+        self._leaving = [e for e in self._leaving if e._state != "closed"] + [endpoint]
+
     def _finalize(self) -> None:
         self.cancel_inflight_messages()
         for endpoint in self._peers.values():
             endpoint.abort()
         self._peers.clear()
-        self._worker.close_wait(5.0)
+        self._worker.close_wait(self._patience)
+        if not self._worker.closed:
+            for endpoint in self._leaving:
+                endpoint.abort()  # the peers make no progress
+            self._worker.close_wait(1.0)
 
 
 def _progress_all(over: Callable[[], bool], seconds: float) -> bool:
@@ -677,6 +689,7 @@ class UCXEndpoint(UCXObject):
     def _finalize(self) -> None:
         self._schedule_cancel()
         self.worker.cancel_inflight_messages()
+        self.worker._leaves(self._endpoint)
         self._endpoint.close()
         self._call_close_callback()
 
