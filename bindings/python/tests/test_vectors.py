@@ -110,6 +110,7 @@ def calls_of_objects(gone):
         "hws_connect_address": lambda: _core.connect_address(worker, bytes(64), 0, 0, 0),
         "hws_am_handler": lambda: _core.am_handler(worker, 1, 0, True),
         "hws_am_recv": lambda: data.fetch(bytearray(8)),
+        "hws_buffer_alloc": lambda: worker.buffer(8),
     }
 
 
