@@ -81,8 +81,8 @@ struct hws__op *hws__match_arrived(struct hws__scope *ep, struct hws__scope *wor
     return op;
 }
 
-/* ORDER: relaxed, by load and store: there is one writer, and a reader takes the figure as it is. */
-/* `bytes` modulo 2^64: what was counted is taken off by its negative. */
+/* `bytes` modulo 2^64: what was counted is taken off by its negative.
+ * ORDER: relaxed, by load and store: there is one writer, and a reader takes the figure as it is. */
 static void count(struct hws__scope *s, int32_t messages, uint64_t bytes)
 {
     uint32_t n = atomic_load_explicit(&s->messages, memory_order_relaxed);

@@ -124,7 +124,6 @@ void hws__pool_give(struct hws__pool *p, void *block, uint64_t length)
         give_back(block, size);
         return;
     }
-    hws__list_init(n);
     hws__list_push(&p->sizes[index].free, n);
     p->sizes[index].count++;
     p->bytes += size;

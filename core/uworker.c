@@ -92,6 +92,7 @@ static ucs_status_t set_handler(struct hws__uworker *u, unsigned id, ucp_am_recv
 
 static void set_handlers(struct hws__uworker *u)
 {
+    /* The highest first: UCX makes its table as long as each needs. */
     for (uint32_t i = HWS__AM_DIRECTS; i-- > 0;) {
         u->direct[i] = (struct hws__am_direct){u, i};
         set_handler(u, HWS__AM_DIRECT + i, hws__am_direct_cb, &u->direct[i]);
@@ -116,7 +117,10 @@ static void clear_table(struct hws__uworker *u)
     uint32_t ids =
         u->raw || u->role != HWS__ISOLATED ? UINT16_MAX + 1 : HWS__AM_DIRECT + HWS__AM_DIRECTS;
 
-    while (ids-- > 0 && !hws__ucx_at_least(1, 22)) {
+    if (hws__ucx_at_least(1, 22)) {
+        return;
+    }
+    while (ids-- > 0) {
         set_handler(u, ids, NULL, NULL);
     }
 }
