@@ -106,7 +106,7 @@ static void on_multi(void *arg, const hws_event *event)
         bench_check(hws_multi_fetch(detail->buffer, in, PIECES, &opts, &op), "fetching");
         return;
     }
-    for (uint64_t i = 0; i < detail->count; i++) {
+    for (uint64_t i = 0; reading && i < detail->count; i++) {
         read_data(detail->segments[i].base, detail->segments[i].length);
     }
     if (serving) {

@@ -32,6 +32,21 @@ static void message_command(struct hws__worker *w, void *arg)
     }
 }
 
+/* The usual case: the thread that received it, inside its callback or between two of them. */
+static int32_t close_message(struct hws__message *m, hws_id id)
+{
+    struct hws__worker *w = m->worker;
+
+    if (!hws__owned(w)) {
+        return hws__on_worker(w, message_command, id);
+    }
+    if (atomic_load_explicit(&m->obj.id, memory_order_relaxed) != id) {
+        return hws__id_error(&hws__objects, id, 0);
+    }
+    hws__message_release(m);
+    return HWS_OK;
+}
+
 static void op_command(struct hws__worker *w, void *arg)
 {
     hws_id id = (hws_id)(uintptr_t)arg;
@@ -85,6 +100,11 @@ int32_t hws_close(hws_id id)
 
     HWS__ENTER();
     switch (hws__id_kind(id)) {
+    case HWS_KIND_BUFFER:
+    case HWS_KIND_MESSAGE:
+        return (o = hws__obj_find(&hws__objects, id)) != NULL
+                   ? close_message((struct hws__message *)(void *)o, id)
+                   : hws__id_error(&hws__objects, id, 0);
     case HWS_KIND_CONTEXT:
         return hws__context_close(id);
     case HWS_KIND_WORKER:
@@ -110,10 +130,7 @@ int32_t hws_close(hws_id id)
     if (hws__id_kind(id) == HWS_KIND_PLAN) {
         return hws__on_worker(hws__plan_worker(o), plan_command, id);
     }
-    if (hws__id_kind(id) == HWS_KIND_RKEY) {
-        return hws__on_worker(((struct hws__rkey *)(void *)o)->worker, rkey_command, id);
-    }
-    return hws__on_worker(((struct hws__message *)(void *)o)->worker, message_command, id);
+    return hws__on_worker(((struct hws__rkey *)(void *)o)->worker, rkey_command, id);
 }
 
 static uint32_t all_workers(struct hws__context *c, hws_id *out, uint32_t room)

@@ -12,15 +12,28 @@
 /* No process holds more; beyond it the sum of segments that are each rounded up could wrap around. */
 #define TOTAL_MAX (UINT64_C(1) << 62)
 
-static bool is_own(const struct hws__multi *x, uint64_t i)
+/* Nothing is known of it yet. Member by member: a string instruction takes longer to start. */
+static void clear(struct hws__multi *x)
 {
-    return (x->entries[i] & HWS__ENTRY_OWN) != 0;
+    hws__list_init(&x->link);
+    hws__list_init(&x->parts);
+    x->gathered = x->inline_at = 0;
+    x->part_count = x->part_arrived = 0;
+    x->status = HWS_OK;
+    x->op = NULL;
+    x->left = 0;
+    x->ours = x->hooked = false;
+    x->block = NULL;
+    x->block_length = 0;
+    x->seen_gathered = false;
+    x->memory = NULL;
+    x->detail = (hws_multi_detail){.segments = NULL};
 }
 
 /* A record with room for `count` segments. */
 static struct hws__multi *record_new(struct hws__worker *w, uint64_t count)
 {
-    uint64_t each = sizeof(hws_segment) + sizeof(uint64_t) + sizeof(ucp_dt_iov_t);
+    uint64_t each = sizeof(hws_segment) + sizeof(ucp_dt_iov_t);
     uint64_t words = (count + 63) / 64;
     struct hws__list *n = hws__list_pop(&w->free_multis);
     struct hws__multi *x =
@@ -29,26 +42,24 @@ static struct hws__multi *record_new(struct hws__worker *w, uint64_t count)
     if (x == NULL) {
         return NULL;
     }
-    memset(x, 0, offsetof(struct hws__multi, few_segments));
-    hws__list_init(&x->link);
-    hws__list_init(&x->parts);
+    clear(x);
     if (count <= HWS__MULTI_INLINE) {
         x->segments = x->few_segments;
-        x->entries = x->few_entries;
+        x->own = &x->few_own;
         x->seen = &x->few_seen;
         x->iov = x->few_iov;
-        x->few_seen = 0;
+        x->few_own = x->few_seen = 0;
         return x;
     }
-    if ((x->memory = malloc(count * each + words * sizeof(uint64_t))) == NULL) {
+    if ((x->memory = malloc(count * each + 2 * words * sizeof(uint64_t))) == NULL) {
         hws__list_append(&w->free_multis, &x->link);
         return NULL;
     }
     x->segments = x->memory;
     x->iov = (ucp_dt_iov_t *)(void *)(x->segments + count);
-    x->entries = (uint64_t *)(void *)(x->iov + count);
-    x->seen = x->entries + count;
-    memset(x->seen, 0, words * sizeof(uint64_t));
+    x->own = (uint64_t *)(void *)(x->iov + count);
+    x->seen = x->own + words;
+    memset(x->own, 0, 2 * words * sizeof(uint64_t));
     return x;
 }
 
@@ -83,13 +94,14 @@ void hws__multi_release(struct hws__message *m)
     struct hws__multi *x = m->multi;
 
     m->multi = NULL;
-    hws__list_remove(&m->order_worker); /* hws__worker.multi_pending */
     hws__list_remove(&x->link);
     drop_parts(x);
-    if (x->ours) {
+    if (x->block != NULL || x->hooked) {
         free_memory(x);
     }
-    free(x->memory);
+    if (x->memory != NULL) {
+        free(x->memory);
+    }
     hws__list_append(&m->worker->free_multis, &x->link);
 }
 
@@ -104,23 +116,40 @@ void hws__multi_unclaimed(const hws_multi_detail *detail)
     }
 }
 
-/* Read the entries; false if they do not add up. */
-static bool read_entries(struct hws__multi *x, const struct hws__multi_wire *wire,
-                         const char *entries)
+/* Read lengths of 16 bits, of segments that follow each other from `at` on; false if they do not add up. */
+static bool read_short(struct hws__multi *x, const struct hws__multi_wire *wire,
+                       const char *entries, uintptr_t at)
 {
-    uint64_t sum = 0;
+    const uintptr_t start = at;
+    uint16_t length;
 
-    memcpy(x->entries, entries, wire->count * sizeof *x->entries);
     for (uint64_t i = 0; i < wire->count; i++) {
-        uint64_t length = hws__entry_length(x->entries[i]);
+        memcpy(&length, entries + i * sizeof length, sizeof length);
+        x->segments[i] = (hws_segment){.base = (void *)at, .length = length};
+        at += length;
+    }
+    x->gathered = at - start;
+    return x->gathered == wire->total && x->gathered != 0;
+}
 
+/* Read the entries; false if they do not add up. */
+static bool read_long(struct hws__multi *x, const struct hws__multi_wire *wire, const char *entries)
+{
+    uint64_t sum = 0, entry;
+
+    for (uint64_t i = 0; i < wire->count; i++) {
+        uint64_t length, own;
+
+        memcpy(&entry, entries + i * sizeof entry, sizeof entry);
+        length = hws__entry_length(entry);
+        own = (entry & HWS__ENTRY_OWN) != 0;
         sum += length;
-        if (sum < length || (is_own(x, i) && length == 0)) {
+        if (sum < length || (own && length == 0)) {
             return false;
         }
-        x->segments[i] =
-            (hws_segment){.length = length, .memory_kind = hws__entry_kind(x->entries[i])};
-        if (is_own(x, i)) {
+        x->segments[i] = (hws_segment){.length = length, .memory_kind = hws__entry_kind(entry)};
+        x->own[i / 64] |= own << (i % 64);
+        if (own) {
             x->part_count++;
         } else {
             x->gathered += length;
@@ -129,13 +158,21 @@ static bool read_entries(struct hws__multi *x, const struct hws__multi_wire *wir
     return sum == wire->total;
 }
 
+/* The message's data is not where it was when the list was read. */
+static void move(struct hws__multi *x, ptrdiff_t by)
+{
+    for (uint64_t i = 0; i < x->detail.count; i++) {
+        x->segments[i].base = (char *)x->segments[i].base + by;
+    }
+}
+
 /* Segments whose data came with the list are in place. */
 static void place(struct hws__multi *x)
 {
     uint64_t at = x->inline_at;
 
     for (uint64_t i = 0; i < x->detail.count && at != 0; i++) {
-        if (!is_own(x, i)) {
+        if (!hws__multi_own(x, i)) {
             x->segments[i].base = (char *)(uintptr_t)x->message->data + at;
             at += x->segments[i].length;
         }
@@ -147,14 +184,15 @@ static struct hws__multi *parse(struct hws__endpoint *ep, const struct hws__mult
                                 const char *data, uint64_t length)
 {
     struct hws__worker *w = ep->worker;
-    uint64_t list = sizeof *wire + (uint64_t)wire->count * sizeof(uint64_t);
+    uint64_t list = sizeof *wire + hws__multi_entries(wire->count, wire->flags);
     bool within = (wire->flags & HWS__MULTI_DATA) != 0;
     bool big = wire->count > w->multi_count_max || wire->total > w->multi_bytes_max ||
                wire->total > TOTAL_MAX;
     struct hws__multi *x;
 
     if (list > length || wire->sequence != ep->multi_received + 1 ||
-        (wire->flags & ~HWS__MULTI_DATA) != 0) {
+        (wire->flags & ~(HWS__MULTI_DATA | HWS__MULTI_SHORT)) != 0 ||
+        wire->flags == HWS__MULTI_SHORT) {
         hws__endpoint_fail(ep, HWS_E_PROTOCOL, "a damaged multi-buffer message");
         return NULL;
     }
@@ -171,7 +209,9 @@ static struct hws__multi *parse(struct hws__endpoint *ep, const struct hws__mult
     }
     x->detail.count = wire->count;
     x->detail.segments = wire->count != 0 ? x->segments : NULL;
-    if (!read_entries(x, wire, data + sizeof *wire) ||
+    if (!(wire->flags & HWS__MULTI_SHORT
+              ? read_short(x, wire, data + sizeof *wire, (uintptr_t)data + list)
+              : read_long(x, wire, data + sizeof *wire)) ||
         length - list != (within ? x->gathered : 0)) {
         hws__endpoint_fail(ep, HWS_E_PROTOCOL, "a damaged multi-buffer message");
         free(x->memory);
@@ -198,7 +238,7 @@ static bool note_part(struct hws__multi *x, const struct hws__message *part)
         }
         x->seen_gathered = true;
     } else {
-        if (i >= x->detail.count || !is_own(x, i) || (x->seen[i / 64] & bit) != 0 ||
+        if (i >= x->detail.count || !hws__multi_own(x, i) || (x->seen[i / 64] & bit) != 0 ||
             part->length != x->segments[i].length) {
             return false;
         }
@@ -290,7 +330,11 @@ static ucs_status_t list_arrived(struct hws__uworker *u, struct hws__endpoint *e
     x->message = m;
     x->uworker = u;
     x->detail.endpoint = ep->obj.id;
-    place(x);
+    if ((wire.flags & HWS__MULTI_SHORT) == 0) {
+        place(x);
+    } else if (m->data != data) {
+        move(x, (const char *)m->data - (const char *)data);
+    }
     if (x->part_count != 0 || x->status < 0) {
         hws__list_append(&ep->multis, &x->link);
         add_early(ep, x);

@@ -26,7 +26,7 @@
 #define HWS__MULTI_EARLY 4096u
 #define HWS__MULTI_INLINE 16u
 
-/** The list message; `count` entries follow, then the gathered data if HWS__MULTI_DATA is set. */
+/** The list message; `count` entries follow, see below, then the gathered data if it is in it. */
 struct hws__multi_wire {
     uint64_t tag;
     uint64_t sequence;
@@ -35,9 +35,21 @@ struct hws__multi_wire {
     uint32_t flags;
 };
 
-#define HWS__MULTI_DATA 1u
+#define HWS__MULTI_DATA 1u /* the gathered data is in the list */
+/**
+ * With it: all of it is, from host memory. The entries are lengths of 16 bits, so that a receiver finds
+ * the list of a few segments in one cache line: each one more has to come from the sender's core.
+ */
+#define HWS__MULTI_SHORT 2u
 
-/* An entry: length, kind of memory, and whether it is a part of its own. */
+/** Bytes of the entries. */
+static inline uint64_t hws__multi_entries(uint64_t count, uint32_t flags)
+{
+    return flags & HWS__MULTI_SHORT ? (count * sizeof(uint16_t) + 7) & ~UINT64_C(7)
+                                    : count * sizeof(uint64_t);
+}
+
+/* A long entry: length, kind of memory, and whether it is a part of its own. */
 #define HWS__ENTRY_OWN (UINT64_C(1) << 63)
 #define HWS__ENTRY_KIND_SHIFT 56
 #define HWS__ENTRY_KIND_UNKNOWN 127u
@@ -103,15 +115,19 @@ struct hws__multi {
 
     hws_multi_detail detail;
     hws_segment *segments;
-    uint64_t *entries;
-    uint64_t *seen; /* a bit for each segment whose part has arrived */
+    uint64_t *own;  /* a bit for each segment that is a part of its own */
+    uint64_t *seen; /* and for each of these that has arrived */
     bool seen_gathered;
     void *memory; /* of the four arrays, when there are more than HWS__MULTI_INLINE segments */
     hws_segment few_segments[HWS__MULTI_INLINE];
-    uint64_t few_entries[HWS__MULTI_INLINE];
-    uint64_t few_seen;
+    uint64_t few_own, few_seen;
     ucp_dt_iov_t few_iov[HWS__MULTI_INLINE];
 };
+
+static inline bool hws__multi_own(const struct hws__multi *x, uint64_t i)
+{
+    return (x->own[i / 64] >> (i % 64) & 1) != 0;
+}
 
 /** UCX's handlers of HWS__AM_MULTI and HWS__AM_MULTI_PART. */
 ucs_status_t hws__multi_cb(void *arg, const void *header, size_t header_length, void *data,

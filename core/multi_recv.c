@@ -7,19 +7,15 @@
 #include "guard.h"
 #include "options.h"
 #include "post.h"
+#include "quick.h"
 #include "ucx_loader.h"
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_own(const struct hws__multi *x, uint64_t i)
-{
-    return (x->entries[i] & HWS__ENTRY_OWN) != 0;
-}
-
 /* Segments that came with the list have a place already. */
 static bool is_inline(const struct hws__multi *x, uint64_t i)
 {
-    return x->inline_at != 0 && !is_own(x, i);
+    return x->inline_at != 0 && !hws__multi_own(x, i);
 }
 
 /* The receive's limits; a message over them is refused. */
@@ -93,7 +89,7 @@ static void copy_inline(struct hws__multi *x)
     }
     from += x->inline_at;
     for (uint64_t i = 0; i < x->detail.count; i++) {
-        if (!is_own(x, i)) {
+        if (!hws__multi_own(x, i)) {
             if (x->segments[i].length != 0) {
                 memcpy(x->segments[i].base, from, x->segments[i].length);
             }
@@ -195,7 +191,7 @@ static uint64_t gather(struct hws__multi *x)
     uint64_t n = 0;
 
     for (uint64_t i = 0; i < x->detail.count; i++) {
-        if (!is_own(x, i) && x->segments[i].length != 0) {
+        if (!hws__multi_own(x, i) && x->segments[i].length != 0) {
             x->iov[n++] = (ucp_dt_iov_t){x->segments[i].base, x->segments[i].length};
         }
     }
@@ -327,11 +323,10 @@ int32_t hws__multi_to(struct hws__post *p, struct hws__multi *x, const struct hw
 
 void hws__multi_meet(struct hws__op *op, struct hws__multi *x)
 {
-    struct hws__multi_want want;
+    const struct hws__multi_want *want = (const void *)op->header;
 
-    memcpy(&want, op->header, sizeof want);
-    if (at_once(x, &want) && x->status == HWS_OK && x->detail.total <= want.bytes_max &&
-        x->detail.count <= want.count_max) {
+    if (at_once(x, want) && x->status == HWS_OK && x->detail.total <= want->bytes_max &&
+        x->detail.count <= want->count_max) {
         op->done_tag = x->message->tag;
         op->done_length = x->detail.total;
         op->event_flags |= flags_of(x);
@@ -340,7 +335,7 @@ void hws__multi_meet(struct hws__op *op, struct hws__multi *x)
         return;
     }
     /* Neither an allocator nor the release of the message may run inside UCX. */
-    x->want = want;
+    x->want = *want;
     hold(op, x);
     hws__list_append(&op->worker->multi_pending, &x->message->order_worker);
     op->worker->todo = true;
@@ -410,26 +405,39 @@ static int32_t read_options(struct hws__multi_want *want, const hws_multi_recv_o
     hws_multi_recv_opts o;
     int32_t r;
 
-    if ((r = hws__options(&o, sizeof o, opts, "multi-buffer receive")) < 0) {
-        return r;
+    if (opts == NULL || opts->struct_size != sizeof o) {
+        if ((r = hws__options(&o, sizeof o, opts, "multi-buffer receive")) < 0) {
+            return r;
+        }
+        opts = &o;
     }
-    if (o.flags & ~(uint32_t)HWS_MULTI_LIST) {
-        return hws__fail(HWS_E_INVALID, source, "unknown flags %#x", o.flags);
+    if (opts->flags & ~(uint32_t)HWS_MULTI_LIST) {
+        return hws__fail(HWS_E_INVALID, source, "unknown flags %#x", opts->flags);
     }
-    *want = (struct hws__multi_want){.flags = o.flags,
-                                     .bytes_max = o.bytes_max != 0 ? o.bytes_max : UINT64_MAX,
-                                     .count_max = o.count_max != 0 ? o.count_max : UINT64_MAX,
-                                     .alloc = o.alloc,
-                                     .free = o.free,
-                                     .alloc_arg = o.alloc_arg};
+    want->flags = opts->flags;
+    want->bytes_max = opts->bytes_max != 0 ? opts->bytes_max : UINT64_MAX;
+    want->count_max = opts->count_max != 0 ? opts->count_max : UINT64_MAX;
+    want->alloc = opts->alloc;
+    want->free = opts->free;
+    want->alloc_arg = opts->alloc_arg;
     return HWS_OK;
 }
 
-/* A result that is not looked at would be a buffer that nobody closes. */
-static int32_t check_result(hws_op_opts *ours, const hws_op_opts *opts, hws_id source)
+/**
+ * A result that is not looked at would be a buffer that nobody closes. Leaves `*opts` as it is, or with
+ * what is to be changed in `ours`.
+ */
+static int32_t check_result(hws_op_opts *ours, const hws_op_opts **opts, hws_id source)
 {
-    int32_t r = hws__options(ours, sizeof *ours, opts, "operation");
+    const hws_op_opts *in = *opts;
+    int32_t r;
 
+    if (in != NULL && in->struct_size == sizeof *in &&
+        (hws__post_flags(in) & (HWS_OP_DETACHED | HWS_OP_INLINE)) == 0) {
+        return HWS_OK;
+    }
+    *opts = ours;
+    r = hws__options(ours, sizeof *ours, in, "operation");
     ours->struct_size = sizeof *ours;
     if (r == HWS_OK && (ours->flags & HWS_OP_DETACHED)) {
         return hws__fail(HWS_E_INVALID, source, "a detached receive would lose its buffer");
@@ -440,21 +448,47 @@ static int32_t check_result(hws_op_opts *ours, const hws_op_opts *opts, hws_id s
     return r;
 }
 
+/* By quick.h. False: not on this way. */
+static inline bool quick_recv(hws_id source, uint64_t tag, uint64_t mask,
+                              const struct hws__multi_want *want, const hws_op_opts *opts,
+                              hws_id *out)
+{
+    uint32_t kind = want->flags & HWS_MULTI_LIST ? HWS_EVENT_MULTI_LIST : HWS_EVENT_MULTI_RECV;
+    struct hws__op *op;
+    bool nested;
+
+    if ((op = hws__quick_receive(source, kind, 0, opts, out, &nested)) == NULL) {
+        return false;
+    }
+    op->buffer = NULL;
+    op->length = 0;
+    op->tag = tag;
+    op->mask = mask;
+    memcpy(op->header, want, sizeof *want);
+    hws__quick_posted(op, &op->ep->multi_scope, nested, out);
+    return true;
+}
+
 int32_t hws_multi_recv(hws_id source, uint64_t tag, uint64_t mask,
                        const hws_multi_recv_opts *recv_opts, const hws_op_opts *opts, hws_id *op)
 {
     struct hws__multi_want want;
-    struct hws__post p = {.run = recv_run,
-                          .source = source,
-                          .tag = tag,
-                          .mask = mask,
-                          .header = &want,
-                          .keep = sizeof want,
-                          .kind = HWS_EVENT_MULTI_RECV};
+    struct hws__post p;
     hws_op_opts o;
     int32_t r = HWS_OK;
 
     HWS__ENTER();
+    if ((r = read_options(&want, recv_opts, source)) < 0) {
+        return r;
+    }
+    if (quick_recv(source, tag, mask, &want, opts, op)) {
+        return HWS_OK;
+    }
+    hws__post_init(&p, recv_run, HWS_EVENT_MULTI_RECV, source, NULL, 0);
+    p.tag = tag;
+    p.mask = mask;
+    p.header = &want;
+    p.keep = sizeof want;
     if (hws__id_kind(source) == HWS_KIND_WORKER) {
         if ((p.worker = hws__worker_find(source, &r)) == NULL) {
             return r;
@@ -462,14 +496,13 @@ int32_t hws_multi_recv(hws_id source, uint64_t tag, uint64_t mask,
     } else if ((r = hws__post_endpoint(&p)) < 0) {
         return r;
     }
-    if ((r = read_options(&want, recv_opts, source)) < 0 ||
-        (r = check_result(&o, opts, source)) < 0) {
+    if ((r = check_result(&o, &opts, source)) < 0) {
         return r;
     }
     if (want.flags & HWS_MULTI_LIST) {
         p.kind = HWS_EVENT_MULTI_LIST;
     }
-    return hws__post(&p, &o, op);
+    return hws__post(&p, opts, op);
 }
 
 /* The caller's memory becomes the places of the segments. */

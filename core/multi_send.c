@@ -8,6 +8,7 @@
 #include "hello.h"
 #include "options.h"
 #include "post.h"
+#include "quick.h"
 #include "ucx_loader.h"
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +103,7 @@ static void write_list(struct hws__multi_wire *to, const struct plan *plan, uint
 
 static uint64_t list_bytes(const struct plan *plan)
 {
-    return sizeof(struct hws__multi_wire) + plan->count * sizeof(uint64_t) +
+    return sizeof(struct hws__multi_wire) + hws__multi_entries(plan->count, 0) +
            (plan->within ? plan->gathered : 0);
 }
 
@@ -166,35 +167,38 @@ static int32_t send_list(struct hws__post *p, const struct plan *plan)
 }
 
 /*
- * The quick way of a few small segments: written while they are looked at. Returns their bytes, or
- * -1 if the long way must be gone.
+ * A short list of a few small segments, written while they are looked at, of at most `room` bytes of
+ * data. Returns its bytes, data included, or 0 if the long way must be gone.
  */
-static int64_t write_small(struct hws__post *p)
+static inline uint64_t write_small(const struct hws__endpoint *ep, uint64_t tag,
+                                   const hws_segment *s, uint64_t count, uint64_t room,
+                                   uint64_t *sum)
 {
-    const hws_segment *s = p->header, *end = s + p->mask;
-    struct hws__worker *w = p->worker;
+    struct hws__worker *w = ep->worker;
     struct hws__multi_wire *wire = w->multi_scratch;
-    uint64_t *entry = (uint64_t *)(void *)(wire + 1), room, total = 0;
-    char *to = (char *)(entry + p->mask);
+    uint16_t *entry = (uint16_t *)(void *)(wire + 1);
+    uint64_t list = sizeof *wire + hws__multi_entries(count, HWS__MULTI_SHORT), total = 0;
+    char *to = (char *)wire + list;
 
-    if (p->mask > HWS__MULTI_INLINE || w->multi_scratch_room < 2 * HWS__MULTI_COALESCE) {
-        return -1;
+    if (count > HWS__MULTI_INLINE || w->multi_scratch_room < 2 * HWS__MULTI_COALESCE) {
+        return 0;
     }
-    room = p->am_id < HWS__MULTI_COALESCE ? p->am_id : HWS__MULTI_COALESCE;
-    for (; s != end; s++) {
+    room = room < HWS__MULTI_COALESCE ? room : HWS__MULTI_COALESCE;
+    for (const hws_segment *end = s + count; s != end; s++) {
         if (s->memory_kind != HWS_MEMORY_HOST || s->base == NULL || s->length > room - total) {
-            return -1;
+            return 0;
         }
-        *entry++ = s->length;
+        *entry++ = (uint16_t)s->length;
         memcpy(to + total, s->base, s->length);
         total += s->length;
     }
-    *wire = (struct hws__multi_wire){.tag = p->tag,
-                                     .sequence = p->ep->multi_sent + 1,
+    *wire = (struct hws__multi_wire){.tag = tag,
+                                     .sequence = ep->multi_sent + 1,
                                      .total = total,
-                                     .count = (uint32_t)p->mask,
-                                     .flags = HWS__MULTI_DATA};
-    return (int64_t)total;
+                                     .count = (uint32_t)count,
+                                     .flags = HWS__MULTI_DATA | HWS__MULTI_SHORT};
+    *sum = total;
+    return total != 0 ? list + total : 0;
 }
 
 /* UCX has done one of the messages. */
@@ -393,14 +397,11 @@ static uint64_t price_of(const struct plan *plan)
 
 static int32_t send_any(struct hws__post *p, uint64_t *total, uint64_t *price)
 {
-    int64_t small = write_small(p);
     struct hws__op *op;
     struct plan plan;
     int32_t r;
 
-    if (small >= 0) {
-        *total = (uint64_t)small;
-        *price = sizeof(struct hws__multi_wire) + p->mask * sizeof(uint64_t) + *total;
+    if ((*price = write_small(p->ep, p->tag, p->header, p->mask, p->am_id, total)) != 0) {
         if ((r = check_limits(p, *total)) < 0 || (r = may_go(p, *price)) != HWS_DONE) {
             return r;
         }
@@ -450,21 +451,68 @@ static int32_t multi_send_run(struct hws__post *p)
     return r;
 }
 
+/* A few small segments, by quick.h. HWS__GENERAL: not on this way. */
+static inline int32_t quick_multi(struct hws__quick *q, const hws_segment *segments, uint64_t count,
+                                  const hws_op_opts *opts, hws_id *out)
+{
+    ucp_request_param_t param;
+    struct hws__endpoint *ep;
+    struct hws__worker *w;
+    ucs_status_ptr_t ptr;
+    uint64_t bytes;
+
+    if (!hws__quick_begin(q, opts, out)) {
+        return HWS__GENERAL;
+    }
+    ep = q->ep;
+    w = ep->worker;
+    bytes = ep->raw ? 0 : write_small(ep, q->tag, segments, count, HWS__MULTI_COALESCE, &q->length);
+    if (__builtin_expect(bytes == 0 || count > ep->multi_count_max ||
+                             q->length > ep->multi_bytes_max ||
+                             !hws__credit_fits(&ep->credit, q->sort, bytes),
+                         0)) {
+        hws__disown(w, q->nested);
+        return HWS__GENERAL;
+    }
+    q->header = bytes - q->length;
+    hws__quick_param(q, &param);
+    param.flags |= UCP_AM_SEND_FLAG_EAGER;
+    ptr =
+        hws__ucx.ucp_am_send_nbx(ep->ucx, HWS__AM_MULTI, NULL, 0, w->multi_scratch, bytes, &param);
+    if (__builtin_expect(UCS_PTR_IS_PTR(ptr), 0)) {
+        q->extra = w->multi_scratch;
+        w->multi_scratch = NULL;
+        w->multi_scratch_room = 0;
+    }
+    ep->multi_sent += !UCS_PTR_IS_ERR(ptr);
+    return hws__quick_end(q, opts, ptr, out);
+}
+
 int32_t hws_multi_send(hws_id endpoint, uint64_t tag, const hws_segment *segments, uint64_t count,
                        const hws_multi_opts *multi_opts, const hws_op_opts *opts, hws_id *op)
 {
-    struct hws__post p = {.run = multi_send_run,
-                          .source = endpoint,
-                          .tag = tag,
-                          .mask = count,
-                          .header = segments,
-                          .keep = count * sizeof *segments,
-                          .am_id = HWS__MULTI_COALESCE,
-                          .kind = HWS_EVENT_MULTI_SEND};
+    struct hws__post p;
     hws_multi_opts o;
     int32_t r;
 
     HWS__ENTER();
+    if (multi_opts == NULL && segments != NULL && count <= HWS__MULTI_INLINE) {
+        struct hws__quick q = {.endpoint = endpoint,
+                               .tag = tag,
+                               .kind = HWS_EVENT_MULTI_SEND,
+                               .traffic = HWS_TRAFFIC_MULTI,
+                               .sort = HWS__CREDIT_MULTI};
+
+        if ((r = quick_multi(&q, segments, count, opts, op)) != HWS__GENERAL) {
+            return r;
+        }
+    }
+    hws__post_init(&p, multi_send_run, HWS_EVENT_MULTI_SEND, endpoint, NULL, 0);
+    p.tag = tag;
+    p.mask = count;
+    p.header = segments;
+    p.keep = count * sizeof *segments;
+    p.am_id = HWS__MULTI_COALESCE;
     if ((r = hws__post_endpoint(&p)) < 0) {
         return r;
     }

@@ -146,17 +146,18 @@ struct hws__op *hws__op_peek(struct hws__post *p)
 }
 
 /* What the caller said about the final event. */
-static void set_sink(struct hws__op *op, const struct hws__post *p)
+static inline void set_sink(struct hws__op *op, struct hws__worker *w, const hws_op_opts *opts,
+                            struct hws__queue *queue, uint32_t kind, hws_id source)
 {
-    op->callback = p->opts->callback;
-    op->callback_arg = p->opts->callback_arg;
-    op->queue = p->queue;
-    op->queue_id = p->queue != NULL ? p->opts->queue : 0;
-    op->user = p->opts->user;
-    atomic_store_explicit(&op->flags, p->opts->flags, memory_order_relaxed);
-    op->kind = (uint8_t)p->kind;
-    op->source = p->source;
-    atomic_store_explicit(&op->worker, p->worker, memory_order_relaxed);
+    op->callback = opts->callback;
+    op->callback_arg = opts->callback_arg;
+    op->queue = queue;
+    op->queue_id = queue != NULL ? opts->queue : 0;
+    op->user = opts->user;
+    atomic_store_explicit(&op->flags, opts->flags, memory_order_relaxed);
+    op->kind = (uint8_t)kind;
+    op->source = source;
+    atomic_store_explicit(&op->worker, w, memory_order_relaxed);
     op->wanted = 0;
     op->event_flags = 0;
     op->record = NULL;
@@ -179,7 +180,7 @@ struct hws__op *hws__op_take(struct hws__post *p)
         p->worker->free_ops = op->next;
         op->pooled = false;
         op->extra = NULL;
-        set_sink(op, p);
+        set_sink(op, p->worker, p->opts, p->queue, p->kind, p->source);
         p->op = op;
     }
     op->ep = p->ep;
@@ -192,6 +193,22 @@ struct hws__op *hws__op_take(struct hws__post *p)
     if (op->stage != HWS__STAGE_OWN) { /* else it goes on, from matching to fetching */
         HWS__COUNT(p->worker, ops_posted, 1);
     }
+    return op;
+}
+
+struct hws__op *hws__op_take_free(struct hws__endpoint *ep, const hws_op_opts *opts, uint32_t kind)
+{
+    struct hws__worker *w = ep->worker;
+    struct hws__op *op = w->free_ops;
+
+    w->free_ops = op->next;
+    op->pooled = false;
+    op->extra = NULL;
+    set_sink(op, w, opts, NULL, kind, atomic_load_explicit(&ep->obj.id, memory_order_relaxed));
+    op->ep = ep;
+    op->sequence = ++w->sequence;
+    hws__op_rejoin(op);
+    HWS__COUNT(w, ops_posted, 1);
     return op;
 }
 
@@ -556,5 +573,5 @@ void hws__scatter_iov(const hws_iov *v, uint64_t count, const void *data, uint64
 
 void hws__op_prepare(struct hws__op *op, const struct hws__post *p)
 {
-    set_sink(op, p);
+    set_sink(op, p->worker, p->opts, p->queue, p->kind, p->source);
 }

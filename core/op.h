@@ -153,6 +153,8 @@ struct hws__post {
 
 /** An operation for a pending posting: p->op, or a free one; initialised, with an id. */
 struct hws__op *hws__op_take(struct hws__post *p);
+/** The same of the short way of quick.h: without a queue, and one is free. */
+struct hws__op *hws__op_take_free(struct hws__endpoint *ep, const hws_op_opts *opts, uint32_t kind);
 /**
  * The operation that hws__op_take() will return next, for calls of UCX that need its address before
  * it is known whether they complete at once. Null: no memory.

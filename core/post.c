@@ -264,11 +264,14 @@ int32_t hws__post_not_free(struct hws__post *p, hws_id *out)
 }
 
 /* A sleeper armed before this operation existed: it must see what only progress moves on. */
+bool hws__wants_wake(const struct hws__worker *w)
+{
+    return w->pending_ucx != 0 || w->todo || w->tick >= HWS__TICK;
+}
+
 bool hws__post_wants_wake(const struct hws__post *p)
 {
-    const struct hws__worker *w = p->worker;
-
-    return p->opts->timeout_ns != 0 || w->pending_ucx != 0 || w->todo || w->tick >= HWS__TICK;
+    return p->opts->timeout_ns != 0 || hws__wants_wake(p->worker);
 }
 
 /* The queue of the final event, with a place reserved in it. */

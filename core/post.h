@@ -21,6 +21,8 @@ void hws__post_result(const struct hws__post *p);
 int32_t hws__post_settle(struct hws__post *p, int32_t r, hws_id *out);
 /** Whether a thread that sleeps must know of what was posted. Owner only. */
 bool hws__post_wants_wake(const struct hws__post *p);
+/** The same of something without a deadline. */
+bool hws__wants_wake(const struct hws__worker *w);
 
 /** Take an operation that runs the posting again later. As hws__post.run, but for HWS_DONE. */
 int32_t hws__post_park(struct hws__post *p);
@@ -33,15 +35,20 @@ void hws__post_continue(struct hws__op *op);
 void hws__post_earlier(const struct hws__post *p);
 
 /**
- * Options of the current size with known flags, on a worker that takes no times: one comparison of the
- * first two members.
+ * The flags, by a load of their own: the compiler would join it with that of `struct_size`, and a load of
+ * both waits until the two stores by which the caller has just written them have left the store buffer.
  */
+static inline uint32_t hws__post_flags(const hws_op_opts *in)
+{
+    return *(const volatile uint32_t *)&in->flags;
+}
+
+/** Options of the current size with known flags, on a worker that takes no times. */
 static inline bool hws__post_plain(const struct hws__worker *w, const hws_op_opts *in)
 {
-    uint64_t head;
+    uint32_t timed = atomic_load_explicit(&w->timed, memory_order_relaxed);
 
-    memcpy(&head, in, sizeof head);
-    return (head & atomic_load_explicit(&w->plain, memory_order_relaxed)) == sizeof *in;
+    return in->struct_size == sizeof *in && ((hws__post_flags(in) & ~HWS__OP_FLAGS) | timed) == 0;
 }
 
 /** Run under ownership. */

@@ -1,4 +1,5 @@
 #include "quick.h"
+#include <stdlib.h>
 
 /* The posting that it would have been. */
 static void describe(struct hws__post *p, const struct hws__quick *q, const hws_op_opts *in)
@@ -21,8 +22,14 @@ int32_t hws__quick_pending(const struct hws__quick *q, const hws_op_opts *in, uc
         *out = 0;
     }
     r = hws__op_posted(&p, q->op, q->ep->uworker, ptr);
-    r = hws__post_sent(&p, q->op, r, q->traffic, q->sort, q->length, 0);
-    return hws__post_leave(&p, r < 0 ? r : hws__post_settle(&p, r, out));
+    if (r == HWS_OK) {
+        q->op->extra = q->extra;
+    } else {
+        free(q->extra);
+    }
+    r = hws__post_sent(&p, q->op, r, q->traffic, q->sort, q->length, q->header);
+    r = r < 0 ? r : hws__post_settle(&p, r, out);
+    return q->nested ? r : hws__post_leave(&p, r);
 }
 
 void hws__quick_result(const struct hws__quick *q, const hws_op_opts *in)

@@ -1,7 +1,7 @@
 /*
- * The short way of a send. A message that UCX takes at once, on an endpoint that nobody else uses just
- * now, needs no hws__post to describe it: the call looks at everything that could be out of the
- * ordinary, hands the message to UCX and counts it. Whatever is out of the ordinary goes the general
+ * The short way of a send, and of a receive that has to wait. A message that UCX takes at once, on an
+ * endpoint that no other thread uses just now, needs no hws__post to describe it: the call looks at
+ * everything that could be out of the ordinary, hands the message to UCX and counts it. Whatever is out of the ordinary goes the general
  * way of post.h, before anything was done; a message that UCX keeps becomes an operation like any other.
  */
 #ifndef HWS_CORE_QUICK_H
@@ -22,8 +22,11 @@ struct hws__quick {
     uint32_t kind; /* HWS_EVENT_*, HWS_TRAFFIC_*, HWS__CREDIT_* of such a message */
     uint32_t traffic;
     uint32_t sort;
+    uint64_t header;          /* bytes that count as credit besides those of `length` */
+    void *extra;              /* for the operation to free, if UCX keeps the message */
     struct hws__endpoint *ep; /* from hws__quick_begin() */
     struct hws__op *op;
+    bool nested; /* inside a callback: the worker was owned before */
 };
 
 /**
@@ -34,22 +37,25 @@ static inline __attribute__((always_inline)) bool hws__quick_own(struct hws__wor
                                                                  const void *buffer,
                                                                  uint64_t length,
                                                                  const hws_op_opts *in,
-                                                                 const hws_id *out)
+                                                                 const hws_id *out, bool *nested)
 {
-    uint64_t head;
+    uint32_t timed = atomic_load_explicit(&w->timed, memory_order_relaxed);
 
-    memcpy(&head, in, sizeof head);
     if (__builtin_expect(
-            (head & ~((uint64_t)HWS_OP_DETACHED << 32)) !=
-                    atomic_load_explicit(&w->quick, memory_order_relaxed) ||
+            in->struct_size != sizeof *in ||
+                ((in->flags & ~(uint32_t)HWS_OP_DETACHED) | timed) != HWS_OP_INLINE ||
                 (in->queue | in->timeout_ns | in->memory_kind) != 0 ||
                 (out == NULL && in->callback == NULL && (in->flags & HWS_OP_DETACHED) == 0) ||
-                (buffer == NULL && length != 0) || !hws__own_try(w),
+                (buffer == NULL && length != 0),
             0)) {
         return false;
     }
+    *nested = hws__owned(w);
+    if (__builtin_expect(!*nested && !hws__own_try(w), 0)) {
+        return false;
+    }
     if (__builtin_expect(atomic_load_explicit(&w->submissions, memory_order_relaxed) != NULL, 0)) {
-        hws__own_release(w);
+        hws__disown(w, *nested);
         return false;
     }
     return true;
@@ -65,14 +71,14 @@ static inline __attribute__((always_inline)) bool hws__quick_begin(struct hws__q
 
     if (__builtin_expect(in == NULL || hws__id_kind(q->endpoint) != HWS_KIND_ENDPOINT, 0) ||
         (ep = hws__obj_find(&hws__objects, q->endpoint)) == NULL ||
-        !hws__quick_own(w = ep->worker, q->buffer, q->length, in, out)) {
+        !hws__quick_own(w = ep->worker, q->buffer, q->length, in, out, &q->nested)) {
         return false;
     }
     if (__builtin_expect(atomic_load_explicit(&ep->obj.id, memory_order_relaxed) != q->endpoint ||
                              !ep->open || w->free_ops == NULL ||
                              !hws__credit_fits(&ep->credit, q->sort, q->length),
                          0)) {
-        hws__own_release(w);
+        hws__disown(w, q->nested);
         return false;
     }
     q->ep = ep;
@@ -98,10 +104,10 @@ int32_t hws__quick_pending(const struct hws__quick *q, const hws_op_opts *in, uc
 void hws__quick_result(const struct hws__quick *q, const hws_op_opts *in);
 
 /** It is done: give the worker back. */
-static inline void hws__quick_leave(struct hws__worker *w)
+static inline void hws__quick_leave(struct hws__worker *w, bool nested)
 {
     HWS__COUNT(w, ops_inline, 1);
-    hws__own_release(w);
+    hws__disown(w, nested);
 }
 
 /** What UCX said. */
@@ -115,13 +121,13 @@ static inline __attribute__((always_inline)) int32_t hws__quick_end(const struct
     if (__builtin_expect(ptr != NULL, 0)) {
         return hws__quick_pending(q, in, ptr, out);
     }
-    hws__credit_spend(&ep->credit, q->sort, q->length);
+    hws__credit_spend(&ep->credit, q->sort, q->length + q->header);
     ep->traffic.out[q->traffic].count++;
     ep->traffic.out[q->traffic].bytes += q->length;
     if (__builtin_expect(!ep->uworker->hot, 0)) {
         hws__uworker_heat(ep->uworker);
     }
-    hws__quick_leave(ep->worker);
+    hws__quick_leave(ep->worker, q->nested);
     if (in->result != NULL) {
         hws__quick_result(q, in);
     }
@@ -129,6 +135,69 @@ static inline __attribute__((always_inline)) int32_t hws__quick_end(const struct
         *out = 0;
     }
     return HWS_DONE;
+}
+
+/**
+ * Take the operation of a receive on an endpoint for which nothing has arrived, with options that have
+ * no other flags than `flags`. Null: the general way. The caller says what is to be received, then calls
+ * hws__quick_posted().
+ */
+static inline __attribute__((always_inline)) struct hws__op *hws__quick_receive(
+    hws_id endpoint, uint32_t kind, uint32_t flags, const hws_op_opts *in, const hws_id *out,
+    bool *nested)
+{
+    struct hws__endpoint *ep;
+    struct hws__scope *scope;
+    struct hws__worker *w;
+
+    if (__builtin_expect(in == NULL || hws__id_kind(endpoint) != HWS_KIND_ENDPOINT, 0) ||
+        (ep = hws__obj_find(&hws__objects, endpoint)) == NULL) {
+        return NULL;
+    }
+    w = ep->worker;
+    if (__builtin_expect(!hws__post_plain(w, in) || (hws__post_flags(in) & ~flags) != 0 ||
+                             (in->queue | in->timeout_ns | in->memory_kind) != 0 ||
+                             (out == NULL && in->callback == NULL),
+                         0)) {
+        return NULL;
+    }
+    *nested = hws__owned(w);
+    if (__builtin_expect(!*nested && !hws__own_try(w), 0)) {
+        return NULL;
+    }
+    scope = kind == HWS_EVENT_TAG_RECV ? &ep->scope : &ep->multi_scope;
+    if (__builtin_expect(atomic_load_explicit(&w->submissions, memory_order_relaxed) != NULL ||
+                             atomic_load_explicit(&ep->obj.id, memory_order_relaxed) != endpoint ||
+                             !ep->open || ep->raw ||
+                             atomic_load_explicit(&scope->messages, memory_order_relaxed) != 0 ||
+                             w->free_ops == NULL || w->credit_blocked != 0,
+                         0)) {
+        hws__disown(w, *nested);
+        return NULL;
+    }
+    return hws__op_take_free(ep, in, kind);
+}
+
+/** It is posted: give the worker back. */
+static inline void hws__quick_posted(struct hws__op *op, struct hws__scope *scope, bool nested,
+                                     hws_id *out)
+{
+    struct hws__worker *w = op->worker;
+    uint32_t asleep = atomic_load_explicit(&w->sleepers, memory_order_relaxed) |
+                      (uint32_t)atomic_load_explicit(&w->armed, memory_order_relaxed);
+    bool wake = __builtin_expect(asleep, 0) != 0 && hws__wants_wake(w);
+
+    if (out != NULL) {
+        *out = atomic_load_explicit(&op->id, memory_order_relaxed);
+    }
+    hws__match_post(scope, op);
+    if (nested) {
+        return;
+    }
+    hws__own_release(w);
+    if (wake) {
+        hws__wake(w);
+    }
 }
 
 #endif

@@ -150,8 +150,10 @@ static inline bool copy_quickly(struct hws__rkey *k, bool put, hws_id rkey, uint
 {
     struct hws__worker *w = k->worker;
     struct hws__flow *flow;
+    bool nested;
 
-    if (opts == NULL || opts->result != NULL || !hws__quick_own(w, buffer, length, opts, op)) {
+    if (opts == NULL || opts->result != NULL ||
+        !hws__quick_own(w, buffer, length, opts, op, &nested)) {
         return false;
     }
     if (__builtin_expect(
@@ -160,7 +162,7 @@ static inline bool copy_quickly(struct hws__rkey *k, bool put, hws_id rkey, uint
                 (w->context->features & HWS_FEATURE_RMA) == 0 || length == 0 ||
                 address - k->base > k->length || length > k->length - (address - k->base),
             0)) {
-        hws__own_release(w);
+        hws__disown(w, nested);
         return false;
     }
     flow = &k->ep->traffic.out[put ? HWS_TRAFFIC_PUT : HWS_TRAFFIC_GET];
@@ -168,7 +170,7 @@ static inline bool copy_quickly(struct hws__rkey *k, bool put, hws_id rkey, uint
     flow->bytes += length;
     address -= k->base;
     copy(put ? k->direct + address : buffer, put ? buffer : k->direct + address, length);
-    hws__quick_leave(w);
+    hws__quick_leave(w, nested);
     return true;
 }
 

@@ -352,6 +352,27 @@ static int32_t source_of(struct hws__post *p)
     return r;
 }
 
+/* By quick.h. False: not on this way. */
+static inline bool quick_recv(hws_id source, void *buffer, uint64_t length, uint64_t tag,
+                              uint64_t mask, const hws_op_opts *opts, hws_id *out)
+{
+    struct hws__op *op;
+    bool nested;
+
+    if ((buffer == NULL && length != 0) ||
+        (op = hws__quick_receive(source, HWS_EVENT_TAG_RECV, HWS_OP_INLINE, opts, out, &nested)) ==
+            NULL) {
+        return false;
+    }
+    op->buffer = buffer;
+    op->length = length;
+    op->tag = tag;
+    op->mask = mask;
+    op->memory_kind = HWS_MEMORY_HOST;
+    hws__quick_posted(op, &op->ep->scope, nested, out);
+    return true;
+}
+
 int32_t hws_tag_recv(hws_id source, void *buffer, uint64_t length, uint64_t tag, uint64_t mask,
                      const hws_op_opts *opts, hws_id *op)
 {
@@ -359,6 +380,9 @@ int32_t hws_tag_recv(hws_id source, void *buffer, uint64_t length, uint64_t tag,
     int32_t r;
 
     HWS__ENTER();
+    if (quick_recv(source, buffer, length, tag, mask, opts, op)) {
+        return HWS_OK;
+    }
     hws__post_init(&p, recv_run, HWS_EVENT_TAG_RECV, source, buffer, length);
     p.tag = tag;
     p.mask = mask;

@@ -41,6 +41,9 @@ static void prepare_environment(void)
         {"UCX_LOG_LEVEL", "warn"},
         /* Some tables go past the handler of lines; standard output belongs to the program. */
         {"UCX_LOG_FILE", "stderr"},
+        /* From 1 KiB on UCX would copy by the processor's string instruction, which waits for what was
+         * written just before, as messages are; the C library uses it where it pays. */
+        {"UCX_BUILTIN_MEMCPY_MIN", "8k"},
     };
 
     /* A second try finds what the first one set. */

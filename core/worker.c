@@ -102,12 +102,7 @@ static int32_t copy_options(struct hws__worker *w, const hws_worker_opts *o)
     if (!hws__stats_page_open(w, o->flags & HWS_WORKER_LATENCY)) {
         return hws__fail(HWS_E_NO_MEMORY, 0, "histograms");
     }
-    /* With histograms no posting is plain. */
-    atomic_store_explicit(&w->plain, w->latency != NULL ? 0 : ~((uint64_t)HWS__OP_FLAGS << 32),
-                          memory_order_relaxed);
-    atomic_store_explicit(
-        &w->quick, w->latency != NULL ? 0 : (uint64_t)HWS_OP_INLINE << 32 | sizeof(hws_op_opts),
-        memory_order_relaxed);
+    atomic_store_explicit(&w->timed, w->latency != NULL ? UINT32_MAX : 0, memory_order_relaxed);
     if (o->cpu_mask != NULL && o->cpu_words != 0) {
         if ((w->cpu_mask = malloc(o->cpu_words * sizeof *w->cpu_mask)) == NULL) {
             return hws__fail(HWS_E_NO_MEMORY, 0, "CPU mask");

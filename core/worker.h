@@ -81,9 +81,8 @@ struct hws__worker {
     _Atomic bool armed;        /* the host polls epfd */
     _Atomic(struct hws__op *) submissions;
     _Atomic(struct hws__op *) returned; /* operations given back by other threads */
-    /* What postings compare the first two members of their options with, before they own the worker:
-     * see hws__post_plain() and hws__quick_begin(). */
-    _Atomic uint64_t plain, quick;
+    /* All bits: times are taken, and no posting is plain or quick. Looked at before the worker is owned. */
+    _Atomic uint32_t timed;
     _Atomic uint32_t signalled;
     _Atomic uint32_t activity; /* grows while somebody makes progress */
 

@@ -29,6 +29,19 @@ static const list good = {.wire = {.tag = 9, .sequence = 1, .total = 12, .count 
                           .data = "abcdefghijkl"};
 #define GOOD (sizeof(good.wire) + sizeof(good.entries) + 12)
 
+/* The same as a short list, without the empty segment. */
+typedef struct short_list {
+    struct hws__multi_wire wire;
+    uint16_t entries[4];
+    char data[16];
+} short_list;
+
+static const short_list brief = {
+    .wire = {.tag = 9, .sequence = 1, .total = 12, .count = 2, .flags = 3},
+    .entries = {5, 7},
+    .data = "abcdefghijkl"};
+#define BRIEF (sizeof(brief.wire) + sizeof(brief.entries) + 12)
+
 static struct hws__endpoint *server_of(const t_pair *pair)
 {
     return hws__obj_find(&hws__objects, pair->endpoint[1]);
@@ -116,6 +129,62 @@ CASE(whole)
     inject(&pair, &good, GOOD, 0);
     CHECK_EQ(outcome(&pair), 0);
     t_pair_close(&pair);
+}
+
+/* Its data is where the message was copied to, not where UCX had it. */
+CASE(short_whole)
+{
+    hws_event event;
+    const hws_multi_detail *detail;
+    hws_id op = 0;
+    t_pair pair;
+
+    t_pair_open(&pair, NULL);
+    inject(&pair, &brief, BRIEF, 0);
+    CHECK_OK(hws_multi_recv(pair.endpoint[1], 9, ALL, NULL, NULL, &op));
+    event = WAIT(&pair, op);
+    CHECK_OK(event.status);
+    detail = event.detail;
+    CHECK_EQ(detail->count, 2);
+    CHECK_EQ(detail->segments[1].length, 7);
+    CHECK_EQ(detail->segments[1].memory_kind, HWS_MEMORY_HOST);
+    CHECK(memcmp(detail->segments[0].base, "abcde", 5) == 0);
+    CHECK(memcmp(detail->segments[1].base, "fghijkl", 7) == 0);
+    CHECK_OK(hws_close(detail->buffer));
+    t_pair_close(&pair);
+}
+
+static void short_refused(short_list bad, size_t length)
+{
+    t_pair pair;
+
+    t_pair_open(&pair, NULL);
+    inject(&pair, &bad, length, 0);
+    CHECK_EQ(outcome(&pair), 1);
+    t_pair_close(&pair);
+}
+
+CASE(short_damaged)
+{
+    short_list bad = brief;
+
+    for (size_t length = sizeof(brief.wire); length < BRIEF; length++) {
+        short_refused(brief, length);
+    }
+    short_refused(brief, BRIEF + 1);
+    bad.wire.flags = 2; /* without the data */
+    short_refused(bad, BRIEF);
+    bad = brief;
+    bad.entries[1] = 65535; /* beyond the data */
+    short_refused(bad, BRIEF);
+    bad = brief;
+    bad.entries[1] = 6; /* less than the total */
+    short_refused(bad, BRIEF);
+    bad = brief;
+    bad.wire.count = 1 << 20;
+    short_refused(bad, BRIEF);
+    bad = (short_list){.wire = {.tag = 9, .sequence = 1, .count = 2, .flags = 3}};
+    short_refused(bad, sizeof(bad.wire) + sizeof(bad.entries)); /* of nothing */
 }
 
 CASE(truncated)
