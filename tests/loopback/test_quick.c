@@ -1,6 +1,7 @@
 /*
- * Sends that end inside the call: what they answer, fill and count is what the same send through the
- * general way does; and what cannot end inside the call becomes an operation. TIMEOUT: 120
+ * Sends that end inside the call, and receives that have to wait: what they answer, fill and count is what
+ * the same through the general way does; and a send that cannot end inside the call becomes an operation.
+ * TIMEOUT: 120
  */
 #include "support/cases.h"
 #include "support/pair.h"
@@ -191,6 +192,153 @@ CASE_BOTH(ids)
             CHECK_EQ(seen.sum, t_checksum(&data, 8));
         }
     }
+    t_pair_close(&pair);
+}
+
+static uint64_t number(const void *at)
+{
+    uint64_t n;
+
+    memcpy(&n, at, sizeof n);
+    return n;
+}
+
+/* A short list that UCX keeps: its memory stays until UCX is done, and the next one has memory of its own. */
+CASE(multi_pending)
+{
+    enum { MOST = 4000 };
+    hws_op_opts inside = {.struct_size = sizeof inside, .flags = HWS_OP_INLINE, .user = 8};
+    uint64_t(*values)[2] = calloc(MOST, sizeof *values), count = 0;
+    hws_id ops[2] = {0}, receive;
+    hws_event event;
+    t_pair pair;
+
+    t_pair_open(&pair, NULL);
+    while (ops[1] == 0) {
+        uint64_t *v = values[count];
+        hws_segment two[2] = {{.base = v, .length = 8}, {.base = v + 1, .length = 8}};
+
+        CHECK(count < MOST);
+        v[0] = count++;
+        v[1] = v[0] * 3;
+        CHECK(hws_multi_send(pair.endpoint[0], TAG, two, 2, NULL, &inside, &ops[ops[0] != 0]) >= 0);
+    }
+    CHECK_EQ(t_stats(pair.endpoint[0]).credit_waits, 0);
+    for (uint64_t i = 0; i < count; i++) {
+        const hws_multi_detail *detail;
+
+        CHECK_OK(hws_multi_recv(pair.endpoint[1], TAG, ALL, NULL, NULL, &receive));
+        event = WAIT_OK(&pair, receive);
+        detail = event.detail;
+        CHECK_EQ(detail->count, 2);
+        CHECK_EQ(number(detail->segments[0].base), i);
+        CHECK_EQ(number(detail->segments[1].base), i * 3);
+        CHECK_OK(hws_close(detail->buffer));
+    }
+    for (int i = 0; i < 2; i++) {
+        event = WAIT_OK(&pair, ops[i]);
+        CHECK_EQ(event.kind, HWS_EVENT_MULTI_SEND);
+        CHECK_EQ(event.length, 16);
+        CHECK_EQ(event.tag, TAG);
+        CHECK_EQ(event.user, 8);
+    }
+    CHECK_EQ(t_stats(pair.endpoint[0]).sent[HWS_TRAFFIC_MULTI], count);
+    free(values);
+    t_pair_close(&pair);
+}
+
+/* A ball that is sent, and waited for again, inside callbacks. */
+struct player {
+    hws_id endpoint;
+    uint64_t ball, in, hits;
+};
+
+static void wait_for_ball(struct player *p);
+
+static void hit(void *arg, const hws_event *event)
+{
+    hws_event result = {0};
+    hws_op_opts inside = {.struct_size = sizeof inside, .flags = HWS_OP_INLINE, .result = &result};
+    struct player *p = arg;
+    hws_id op = 0;
+
+    if (event->status != HWS_OK) {
+        return; /* the end of the game */
+    }
+    CHECK_EQ(event->source, p->endpoint);
+    CHECK_EQ(event->length, sizeof p->in);
+    p->hits++;
+    p->ball = p->in + 1;
+    wait_for_ball(p);
+    CHECK_EQ(send_tag(p->endpoint, TAG, &p->ball, sizeof p->ball, &inside, &op), HWS_DONE);
+    CHECK_EQ(result.kind, HWS_EVENT_TAG_SEND);
+    CHECK_EQ(result.length, sizeof p->ball);
+}
+
+static void wait_for_ball(struct player *p)
+{
+    hws_op_opts opts = {.struct_size = sizeof opts, .callback = hit, .callback_arg = p};
+    hws_id op = 0;
+
+    CHECK_OK(hws_tag_recv(p->endpoint, &p->in, sizeof p->in, TAG, ALL, &opts, &op));
+    CHECK(op != 0);
+    CHECK_EQ(hws_kind(op), HWS_KIND_OP);
+}
+
+CASE_BOTH(inside_callbacks)
+{
+    t_pair_opts opts = {.endpoint_flags = flags};
+    struct player players[2];
+    uint64_t first = 1;
+    hws_id op;
+    t_pair pair;
+
+    t_pair_open(&pair, &opts);
+    for (int i = 0; i < 2; i++) {
+        players[i] = (struct player){.endpoint = pair.endpoint[i]};
+        wait_for_ball(&players[i]);
+    }
+    CHECK_OK(hws_tag_send(pair.endpoint[0], &first, sizeof first, TAG, NULL, &op));
+    UNTIL(&pair, players[0].hits >= 500);
+    CHECK(players[1].hits - players[0].hits <= 1);
+    CHECK_EQ(players[0].in, 2 * players[0].hits);
+    t_pair_close(&pair);
+}
+
+/* A receive with options that has to wait, and one without: the same event, the same errors. */
+CASE_BOTH(receives)
+{
+    t_pair_opts opts = {.endpoint_flags = flags};
+    hws_op_opts plain = {.struct_size = sizeof plain, .user = 3};
+    uint64_t in[2] = {0}, data = 77;
+    hws_event events[2];
+    hws_id receive[2], op;
+    t_pair pair;
+
+    t_pair_open(&pair, &opts);
+    CHECK_CODE(hws_tag_recv(pair.endpoint[1], NULL, 8, TAG, ALL, &plain, &op), HWS_E_INVALID);
+    CHECK_CODE(hws_tag_recv(pair.endpoint[1], in, 8, TAG, ALL, &plain, NULL), HWS_E_INVALID);
+    CHECK_CODE(hws_tag_recv(0, in, 8, TAG, ALL, &plain, &op), HWS_E_BAD_ID);
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(hws_tag_recv(pair.endpoint[1], &in[i], sizeof in[i], TAG, ALL,
+                              i == 0 ? &plain : NULL, &receive[i]));
+        CHECK_OK(hws_tag_send(pair.endpoint[0], &data, sizeof data, TAG, NULL, &op));
+    }
+    for (int i = 0; i < 2; i++) {
+        events[i] = WAIT_OK(&pair, receive[i]);
+        CHECK_EQ(in[i], data);
+    }
+    CHECK_EQ(events[0].kind, events[1].kind);
+    CHECK_EQ(events[0].source, events[1].source);
+    CHECK_EQ(events[0].length, events[1].length);
+    CHECK_EQ(events[0].tag, events[1].tag);
+    CHECK_EQ(events[0].flags, events[1].flags);
+    CHECK_EQ(events[0].user, 3);
+    CHECK_OK(hws_tag_recv(pair.endpoint[1], in, 8, TAG, ALL, &plain, &op));
+    CHECK_OK(hws_cancel(op));
+    CHECK_CODE(WAIT(&pair, op).status, HWS_E_CANCELED);
+    CHECK_OK(hws_close(pair.endpoint[0]));
+    UNTIL(&pair, hws_tag_recv(pair.endpoint[1], in, 8, TAG, ALL, &plain, &op) < 0);
     t_pair_close(&pair);
 }
 
