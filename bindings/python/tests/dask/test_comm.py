@@ -419,6 +419,7 @@ def test_backend_addresses():
     assert backend.get_address_host("127.0.0.1:80") == "127.0.0.1"
     assert backend.get_address_host_port("[::1]:80") == ("::1", 80)
     assert backend.get_local_address_for("127.0.0.1:80") == "127.0.0.1"
+    assert backend.get_local_address_for("[::1]:80") == "[::1]"
 
 
 def test_many_loops_and_threads():
