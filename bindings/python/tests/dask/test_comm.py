@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from dask_support import comm_pair, has_ipv6, spawned, until
 from distributed.comm import CommClosedError, connect, listen
+from distributed.comm.core import FatalCommClosedError
 from distributed.comm.core import connect as core_connect
 from distributed.comm.registry import get_backend
 from distributed.protocol import Serialized, deserialize, to_serialize
@@ -388,6 +389,17 @@ async def test_nobody_listens():
     with pytest.raises(IOError):
         await core_connect("ucx://127.0.0.1:44567", timeout=0.15)
     assert 0.1 <= time.monotonic() - start < 1.5
+
+
+@pytest.mark.parametrize("port", [-1, 65536])
+async def test_a_port_that_is_none(port):
+    async def handle(comm):
+        pass
+
+    with pytest.raises(OSError, match="0 to 65535"):
+        await listen(f"ucx://127.0.0.1:{port}", handle)
+    with pytest.raises(FatalCommClosedError, match="0 to 65535"):
+        await core_connect(f"ucx://127.0.0.1:{port}", timeout=5)
 
 
 async def test_address_in_use():
