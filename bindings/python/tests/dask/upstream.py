@@ -32,6 +32,9 @@ ONLY_TCP = {
     "test_protocol_tcp": "asks for tcp by name",
     "test_comm_closed_on_write_error": "replaces the write() of tornado's stream",
     "test_connection_pool_catch_all_cancellederrors": "replaces the backend of tcp",
+    "test_connection_pool_outside_cancellation": "replaces the backend of tcp",
+    "test_multiple_listeners": "asks for tcp by name",
+    "test_dashboard_host": "asks for tcp by name",
 }
 
 CONFTEST = """
