@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <glob.h>
 #include <link.h>
 #include <stdio.h>
@@ -239,18 +240,66 @@ static void program_name(char *name)
         fclose(f);
 }
 
+/* SITE/hawser/lib/libhawser.so.0 -> SITE/libucx/lib. It does not depend on how Python was started, nor on
+ * a title that replaced the command line. */
+static int wheel_beside_us(char *out)
+{
+    char dir[PATH_MAX], up[PATH_MAX], beside[PATH_MAX + 16];
+    Dl_info self;
+
+    if (dladdr(hws__ucx_lib_names, &self) == 0 || realpath(self.dli_fname, dir) == NULL)
+        return 0;
+    for (int level = 0; level < 3; level++) {
+        folder_of(dir, up);
+        memcpy(dir, up, sizeof(dir));
+    }
+    snprintf(beside, sizeof(beside), "%s/libucx/lib", dir);
+    return accept_dir(beside, out);
+}
+
+/* The first program of that name on PATH, where the shell found it. */
+static int search_path(const char *name, char *program)
+{
+    const char *dirs = getenv("PATH");
+
+    for (const char *dir = dirs; dir != NULL && *dir != '\0';) {
+        const size_t len = strcspn(dir, ":");
+        const int n = snprintf(program, PATH_MAX, "%.*s/%s", (int)len, dir, name);
+
+        if (n < PATH_MAX && access(program, X_OK) == 0)
+            return 1;
+        dir += len + (dir[len] == ':');
+    }
+    return 0;
+}
+
+/* By the name that the process was started by, which may be relative to the folder it was started
+ * in. */
+static int wheel_of_program(char *out)
+{
+    char name[PATH_MAX], program[PATH_MAX], dir[PATH_MAX], bin[PATH_MAX], prefix[PATH_MAX];
+
+    program_name(name);
+    if (strchr(name, '/') != NULL)
+        memcpy(program, name, sizeof(program));
+    else if (!is_python(name) || !search_path(name, program))
+        return 0;
+    folder_of(program, dir);
+    if (realpath(dir, bin) == NULL)
+        return 0;
+    folder_of(bin, prefix);
+    return wheel_in_prefix(prefix, out);
+}
+
 static int wheel_of_python(char *out)
 {
-    char exe[PATH_MAX], name[PATH_MAX], prefix[PATH_MAX], full[PATH_MAX];
+    char exe[PATH_MAX], prefix[PATH_MAX];
     const ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
 
     exe[len > 0 ? len : 0] = '\0';
     if (!is_python(exe))
         return 0;
-    program_name(name);
-    prefix_of_program(name, prefix);
-    /* realpath: the name may be relative to the folder that the process was started in. */
-    if (strchr(name, '/') != NULL && realpath(prefix, full) != NULL && wheel_in_prefix(full, out))
+    if (wheel_beside_us(out) || wheel_of_program(out))
         return 1;
     const char *venv = getenv("VIRTUAL_ENV");
     if (venv != NULL && wheel_in_prefix(venv, out))

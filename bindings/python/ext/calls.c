@@ -98,6 +98,23 @@ static PyObject *close_wait(PyObject *self, PyObject *args)
     return checked(r);
 }
 
+/* A converter of PyArg_ParseTuple, whose own format for such numbers drops the bits that do not fit. */
+static int to_port(PyObject *o, void *out)
+{
+    int overflow;
+    long port = PyLong_AsLongAndOverflow(o, &overflow);
+
+    if (port == -1 && PyErr_Occurred()) {
+        return 0;
+    }
+    if (port < 0 || port > UINT16_MAX) {
+        raise_code(HWS_E_INVALID, "a port is a number from 0 to 65535");
+        return 0;
+    }
+    *(unsigned short *)out = (unsigned short)port;
+    return 1;
+}
+
 /* listen(worker, host, port, flags, hello_timeout_ns, close_timeout_ns) */
 static PyObject *listen_at(PyObject *self, PyObject *args)
 {
@@ -112,7 +129,8 @@ static PyObject *listen_at(PyObject *self, PyObject *args)
     int32_t r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "OzHIKK:listen", &worker, &host, &port, &flags, &hello, &closing) ||
+    if (!PyArg_ParseTuple(args, "OzO&IKK:listen", &worker, &host, to_port, &port, &flags, &hello,
+                          &closing) ||
         (c = core_of(worker)) == NULL) {
         return NULL;
     }
@@ -141,8 +159,8 @@ static PyObject *connect_to(PyObject *self, PyObject *args)
     int32_t r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "OsHIKzK:connect", &worker, &host, &port, &flags, &closing, &local,
-                          &timeout) ||
+    if (!PyArg_ParseTuple(args, "OsO&IKzK:connect", &worker, &host, to_port, &port, &flags,
+                          &closing, &local, &timeout) ||
         (c = core_of(worker)) == NULL || (connecting = op_new(c, RESULT_ID)) == NULL) {
         return NULL;
     }

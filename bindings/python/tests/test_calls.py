@@ -123,3 +123,13 @@ def test_a_connect_ends_while_it_is_posted(context):
     for connecting in made:
         connecting.endpoint.close()
     worker.close().wait(10)
+
+
+@pytest.mark.parametrize("port", [-1, 65536, 1 << 64])
+def test_a_port_that_is_none(port):
+    with hawser.Context() as context, hawser.Worker(context) as worker:
+        for call in (hawser.listen, lambda port, host, worker: hawser.connect(host, port, worker=worker)):
+            with pytest.raises(hawser.InvalidError, match="0 to 65535"):
+                call(port, "127.0.0.1", worker=worker)
+        with pytest.raises(TypeError):
+            hawser.listen("80", "127.0.0.1", worker=worker)

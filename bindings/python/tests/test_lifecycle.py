@@ -275,3 +275,15 @@ def test_signal_module_is_left_alone():
     hawser.library()
     with hawser.Context() as context, hawser.Worker(context):
         assert {s: signal.getsignal(s) for s in handlers} == handlers
+
+
+async def test_what_is_closed_needs_no_other_holder():
+    """The operation of a close ends although nobody holds what is closed."""
+    listener = hawser.listen(host="127.0.0.1")
+    async with asyncio.timeout(20):
+        accepting = listener.accept()
+        await (await hawser.connect("127.0.0.1", listener.port)).close()
+        await (await accepting).close()
+        closing = listener.close()
+        del listener
+        await closing

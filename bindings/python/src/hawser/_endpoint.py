@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import warnings
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from typing import Any
@@ -197,6 +198,7 @@ class Endpoint(_core.Endpoint):
                 self._closing._end()
             else:
                 self._state = "closing"
+                self.worker._leaving.add(self)
                 try:
                     _core.close(self.id)
                 except _errors.HawserError:
@@ -206,6 +208,7 @@ class Endpoint(_core.Endpoint):
     def _event(self, kind: int, status: int, text: str) -> None:
         if kind == c.EventKind.CLOSED:
             self._state = "closed"
+            self.worker._leaving.discard(self)
             if self._error is None:
                 self._error = (_errors.ErrorCode.CANCELED, "the endpoint was closed")
             if self._closing is not None:
@@ -378,6 +381,8 @@ class Listener:
         self.worker = worker
         self.backlog = backlog
         self._on_peer = on_peer
+        # Progress may be made by any task, whose variables are no business of the listener's.
+        self._context = contextvars.copy_context()
         self._peers = Waiters(worker)
         self._closing: _core.Operation | None = None
         self.id = _core.listen(worker, host, port, flags, int(hello_timeout * 1e9), int(close_timeout * 1e9))
@@ -399,7 +404,7 @@ class Listener:
             endpoint._accepted()
             return
         if self._on_peer is not None:
-            self._on_peer(Endpoint(self.worker, id))
+            self._context.copy().run(self._on_peer, Endpoint(self.worker, id))
         elif _is_full(self):
             _core.close(id)
         else:
@@ -434,6 +439,7 @@ class Listener:
                 self._closing._end()
             else:
                 self._state = "closing"
+                self.worker._leaving.add(self)
                 self._peers.fail(_errors.ErrorCode.CLOSING, "the listener was closed")
                 try:
                     _core.close(self.id)
@@ -444,6 +450,7 @@ class Listener:
     def _event(self, kind: int, status: int, text: str) -> None:
         if kind == c.EventKind.CLOSED:
             self._state = "closed"
+            self.worker._leaving.discard(self)
             self._peers.fail(_errors.ErrorCode.CLOSING, "the listener was closed")
             while self._peers.things:
                 peer = self._peers.things.popleft()
@@ -519,7 +526,8 @@ def listen(
 
     port: 0 for any free one, see Listener.port. host: address in text; None for every address.
     worker: the worker of the running event loop if None.
-    on_peer: called with the Endpoint of each peer, where progress is made; else use accept().
+    on_peer: called with the Endpoint of each peer, where progress is made, in a copy of this call's
+    contextvars; else use accept().
     explicit: peers come as a Request that is accepted or rejected. raw: plain UCX programs may
     connect too. hello_timeout: seconds for a peer to say who it is; 5 if 0.
     backlog: peers that wait for accept(); more are turned away: their connection is closed, which they

@@ -60,6 +60,7 @@ class Worker(_core.Worker):
         self._closing: _core.Operation | None = None
         self._peers = Waiters(self)
         self._accepting: set[Any] = set()  # endpoints that nobody else holds yet
+        self._leaving: set[Any] = set()  # what is being closed and perhaps nobody else holds any more
         self.backlog = backlog
         self._open(context.id, _MODES[progress], name, 0, int(spin * 1e9), spares)
         self._state = "open"
@@ -99,6 +100,7 @@ class Worker(_core.Worker):
 
     def _end(self) -> None:
         self._state = "closed"
+        self._leaving.clear()
         self._closed()
         if self._closing is not None:
             self._closing._end()

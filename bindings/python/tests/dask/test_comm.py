@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from dask_support import comm_pair, has_ipv6, spawned, until
 from distributed.comm import CommClosedError, connect, listen
+from distributed.comm.core import FatalCommClosedError
 from distributed.comm.core import connect as core_connect
 from distributed.comm.registry import get_backend
 from distributed.protocol import Serialized, deserialize, to_serialize
@@ -390,6 +391,17 @@ async def test_nobody_listens():
     assert 0.1 <= time.monotonic() - start < 1.5
 
 
+@pytest.mark.parametrize("port", [-1, 65536])
+async def test_a_port_that_is_none(port):
+    async def handle(comm):
+        pass
+
+    with pytest.raises(OSError, match="0 to 65535"):
+        await listen(f"ucx://127.0.0.1:{port}", handle)
+    with pytest.raises(FatalCommClosedError, match="0 to 65535"):
+        await core_connect(f"ucx://127.0.0.1:{port}", timeout=5)
+
+
 async def test_address_in_use():
     import errno
 
@@ -419,6 +431,7 @@ def test_backend_addresses():
     assert backend.get_address_host("127.0.0.1:80") == "127.0.0.1"
     assert backend.get_address_host_port("[::1]:80") == ("::1", 80)
     assert backend.get_local_address_for("127.0.0.1:80") == "127.0.0.1"
+    assert backend.get_local_address_for("[::1]:80") == "[::1]"
 
 
 def test_many_loops_and_threads():

@@ -7,19 +7,46 @@ import importlib.util
 import logging
 from typing import Any
 
+from distributed.comm.addressing import get_address_host
+from distributed.utils import get_ip
+
 from ._config import setting
 
 log = logging.getLogger("hawser.dask")
 
 
+def _server(comm_handler: Any) -> tuple[Any, set[str]]:
+    """The server whose handler it is, and the names of Dask's classes that it is of."""
+    server = getattr(comm_handler, "__self__", None)
+    return server, {cls.__name__ for cls in type(server).__mro__ if cls.__module__.startswith("distributed.")}
+
+
 def attach(comm_handler: Any) -> None:
     """Called when a listener has started: Dask's servers give it a method of theirs."""
-    server = getattr(comm_handler, "__self__", None)
-    kind = {cls.__name__ for cls in type(server).__mro__ if cls.__module__.startswith("distributed.")}
+    server, kind = _server(comm_handler)
     if "Scheduler" in kind and setting("learn-bandwidths"):
         _learn(server)
-    elif "Worker" in kind and getattr(server, "_dashboard", False) and importlib.util.find_spec("bokeh"):
-        _add_page()
+    elif "Worker" in kind:
+        _close_at_once(server)
+        if getattr(server, "_dashboard", False) and importlib.util.find_spec("bokeh"):
+            _add_page()
+
+
+def contact_host(comm_handler: Any) -> str | None:
+    """Where others reach a worker that listens on every address: through the interface that leads to its scheduler.
+    Dask says so to tcp only."""
+    server, kind = _server(comm_handler)
+    if "Worker" not in kind:
+        return None
+    scheduler = get_address_host(server.scheduler.address)
+    return None if ":" in scheduler else get_ip(scheduler)
+
+
+def _close_at_once(worker: Any) -> None:
+    """Dask's workers of this protocol wait 0.2 s as they close, for implementations that lose what was sent just
+    before a goodbye. The name of Hawser's other scheme means the same transport."""
+    if str(getattr(worker, "_protocol", "")).startswith("ucx"):
+        worker._protocol = "hawser"
 
 
 def _learn(scheduler: Any) -> None:

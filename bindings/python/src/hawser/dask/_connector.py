@@ -14,7 +14,7 @@ from ._config import close_timeout, connect_timeout, refuse_encryption
 from ._workers import loop_worker
 
 # Trying again does not help.
-_FATAL = (hawser.AuthError, hawser.PeerVersionError, hawser.ProtocolError)
+_FATAL = (hawser.AuthError, hawser.InvalidError, hawser.PeerVersionError, hawser.ProtocolError)
 
 
 class HawserConnector(Connector):

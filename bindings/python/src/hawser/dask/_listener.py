@@ -15,7 +15,7 @@ from distributed.utils import ensure_ip
 
 import hawser
 
-from ._attach import attach
+from ._attach import attach, contact_host
 from ._comm import HawserComm
 from ._config import close_timeout, refuse_encryption
 from ._refused import Refusals
@@ -70,6 +70,8 @@ class HawserListener(BaseListener):
             raise OSError(f"{self.prefix}{unparse_host_port(self.ip, self.port)}: {e}") from e
         self.port = self._listener.port
         self._host = host or "0.0.0.0"
+        if self._host == "0.0.0.0" and self.default_host is None:
+            self.default_host = contact_host(self.comm_handler)
         self._refusals = Refusals(self._listener, self.listen_address, self._loop)
         attach(self.comm_handler)
 
