@@ -216,6 +216,9 @@ int32_t hws_close_wait(hws_id id, uint64_t timeout_ns)
                 hws__own_release(w);
             }
         }
+        if (hws__library_ending()) {
+            return hws__fail(HWS_E_CLOSING, id, "the process is ending");
+        }
         if (end != UINT64_MAX && hws__now() >= end) {
             return hws__fail(HWS_E_TIMED_OUT, id, "closing goes on");
         }

@@ -1,6 +1,7 @@
 #include "context.h"
 #include "auth.h"
 #include "error.h"
+#include "exit.h"
 #include "guard.h"
 #include "host.h"
 #include "log.h"
@@ -54,11 +55,13 @@ static int32_t init_ucx(struct hws__context *c, int profile, ucp_context_h *out)
     if ((r = hws__ucx_config(profile, (const char *const *)c->config, &config)) < 0) {
         return r;
     }
+    hws__ucx_begin();
     s = hws__ucx.ucp_init_version(
         UCP_API_MAJOR,
         hws__ucx_at_least(UCP_API_MAJOR, UCP_API_MINOR) ? UCP_API_MINOR : (unsigned)hws__ucx.minor,
         &p, config, out);
     hws__ucx.ucp_config_release(config);
+    hws__ucx_end();
     if (s != UCS_OK) {
         return hws__fail_ucx(s, 0, "ucp_init: %s", hws__ucx.ucs_status_string(s));
     }
@@ -288,6 +291,7 @@ static void finish(struct hws__context *c)
     hws__stats_context_ended(&c->gone);
     hws__background_stop(&c->background);
     hws__background_stop(&c->streams);
+    hws__ucx_begin();
     hws__memory_end(c);
     atomic_store(&c->cuda, NULL); /* of postings on memory that nobody registered */
     if (c->tcp != NULL) {
@@ -297,6 +301,7 @@ static void finish(struct hws__context *c)
         hws__ucx.ucp_cleanup(c->shm);
     }
     hws__ucx.ucp_cleanup(c->ucx);
+    hws__ucx_end();
     free_parts(c);
     hws__obj_free(&hws__objects, &c->obj);
 }

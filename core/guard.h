@@ -7,12 +7,19 @@
 
 #include "error.h"
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #define HWS__NEW 0
 #define HWS__READY 1
 #define HWS__FORKED 2
+#define HWS__ENDING 3 /* the process ends, see exit.h */
 
 extern _Atomic int hws__library_state;
+
+static inline bool hws__library_ending(void)
+{
+    return atomic_load_explicit(&hws__library_state, memory_order_relaxed) == HWS__ENDING;
+}
 
 /** Bring the library to READY, or fail. */
 int32_t hws__library_enter(void);

@@ -42,6 +42,9 @@ int32_t hws__library_enter(void)
     if (atomic_load(&hws__library_state) == HWS__FORKED) {
         return hws__fail(HWS_E_FORKED, 0, "the library was used before fork");
     }
+    if (hws__library_ending()) {
+        return hws__fail(HWS_E_CLOSING, 0, "the process is ending");
+    }
     pthread_once(&once, start);
     if (once_result < 0) {
         return hws__fail(once_result, 0, "no memory for the table of objects");

@@ -1,5 +1,6 @@
 #include "own.h"
 #include "progress.h"
+#include "time.h"
 #include <linux/membarrier.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -75,6 +76,25 @@ bool hws__own_compete(struct hws__worker *w)
     return true;
 }
 
+/* Somebody else owns it. */
+static bool wait_to_own(struct hws__worker *w, uint64_t end)
+{
+    bool got = false;
+
+    atomic_fetch_add(&w->obj.want, 1);
+    for (uint32_t i = 0; !(got = hws__own_try(w)); i++) {
+        if (i % 64 != 63) {
+            hws__pause();
+        } else if (end != UINT64_MAX && hws__now() >= end) {
+            break;
+        } else {
+            sched_yield();
+        }
+    }
+    atomic_fetch_sub(&w->obj.want, 1);
+    return got;
+}
+
 bool hws__own(struct hws__worker *w)
 {
     if (hws__own_try(w)) {
@@ -83,14 +103,11 @@ bool hws__own(struct hws__worker *w)
     if (hws__owned(w)) {
         return true;
     }
-    atomic_fetch_add(&w->obj.want, 1);
-    for (uint32_t i = 0; !hws__own_try(w); i++) {
-        if (i % 64 == 63) {
-            sched_yield();
-        } else {
-            hws__pause();
-        }
-    }
-    atomic_fetch_sub(&w->obj.want, 1);
+    (void)wait_to_own(w, UINT64_MAX);
     return false;
+}
+
+bool hws__own_until(struct hws__worker *w, uint64_t end)
+{
+    return hws__own_try(w) || hws__owned(w) || wait_to_own(w, end);
 }

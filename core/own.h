@@ -66,6 +66,8 @@ static inline void hws__own_release(struct hws__worker *w)
 
 /** Own for a short time, whoever owns now; true if it is owned already (inside a callback). */
 bool hws__own(struct hws__worker *w);
+/** Own it, not after `end`; false: it is not to be had. */
+bool hws__own_until(struct hws__worker *w, uint64_t end);
 static inline void hws__disown(struct hws__worker *w, bool nested)
 {
     if (!nested) {

@@ -286,7 +286,7 @@ static int32_t pop(struct hws__queue *q, hws_id id, hws_event *events, uint32_t 
             return hws__id_error(&hws__objects, id, HWS_KIND_QUEUE);
         }
         n = take(q, events, count);
-        if (n > 0 || (worked && (timeout_ns == 0 || hws__now() >= end))) {
+        if (n > 0 || (worked && (timeout_ns == 0 || hws__library_ending() || hws__now() >= end))) {
             settle(q);
             pthread_mutex_unlock(&q->lock);
             hws__credit_popped(events, n);

@@ -2,6 +2,7 @@
  * The progress thread: the waiter of last resort. It makes progress only while nobody else does.
  */
 #include "error.h"
+#include "guard.h"
 #include "progress.h"
 #include "time.h"
 #include <errno.h>
@@ -80,6 +81,9 @@ static void *loop(void *arg)
         w->thread_start(w->thread_start_arg);
     }
     while (atomic_load(&w->obj.id) != 0) {
+        if (hws__library_ending()) {
+            return NULL; /* the worker may be one that exit() did not see yet */
+        }
         if (atomic_load(&w->waiters) != 0 || !hws__own_try(w)) {
             stand_aside(w, &looks, &seen);
             continue;

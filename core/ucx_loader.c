@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "exit.h"
 #include "log.h"
 
 enum { MIN_MAJOR = 1, MIN_MINOR = 13 };
@@ -245,6 +246,8 @@ static int32_t load_first(const char *choice)
     snprintf(table.reason, sizeof(table.reason), "%s", found.why);
     hws__ucx = table;
     hws__log_attach_ucx(log_level_ours);
+    if (found.origin == HWS__UCX_MAPPED)
+        hws__exit_before_libraries();
     loaded = 1;
     return 0;
 }

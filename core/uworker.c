@@ -2,6 +2,7 @@
 #include "am.h"
 #include "endpoint.h"
 #include "error.h"
+#include "exit.h"
 #include "hello.h"
 #include "host.h"
 #include "multi.h"
@@ -18,7 +19,7 @@
  * certain point of making a worker. It takes 13 with one network device, and some for a moment. */
 #define DESCRIPTORS 40
 
-struct hws__uworker *hws__uworker_create(struct hws__context *c, int role, ucp_context_h context)
+static struct hws__uworker *create(struct hws__context *c, int role, ucp_context_h context)
 {
     ucp_worker_params_t p = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE |
                                            UCP_WORKER_PARAM_FIELD_CLIENT_ID,
@@ -63,10 +64,22 @@ struct hws__uworker *hws__uworker_create(struct hws__context *c, int role, ucp_c
     return u;
 }
 
+struct hws__uworker *hws__uworker_create(struct hws__context *c, int role, ucp_context_h context)
+{
+    struct hws__uworker *u;
+
+    hws__ucx_begin();
+    u = create(c, role, context);
+    hws__ucx_end();
+    return u;
+}
+
 /* Everything but the record itself. */
 static void close_ucx(struct hws__uworker *u)
 {
+    hws__ucx_begin();
     hws__ucx.ucp_worker_destroy(u->ucx);
+    hws__ucx_end();
     hws__raw_free(u);
     free(u->eps);
 }

@@ -38,6 +38,7 @@ static int32_t install(struct hws__worker *w, hws_id id, int kind, struct hws__u
         hws__uworker_destroy(u);
         return r;
     }
+    hws__acceptors_note(u);
     w->addressed[kind] = u;
     w->raw_count += u->raw;
     return HWS_OK;
@@ -50,6 +51,10 @@ static struct hws__uworker *addressed(struct hws__worker *w, hws_id id, int kind
     struct hws__uworker *u;
 
     *nested = hws__own(w);
+    if (atomic_load(&w->obj.id) == id && w->addressed[kind] != NULL &&
+        hws__acceptors_lost(w->addressed[kind])) {
+        w->addressed[kind] = NULL; /* it stays for those who are connected already */
+    }
     if (atomic_load(&w->obj.id) == id && w->addressed[kind] == NULL && !w->closing) {
         hws__disown(w, *nested);
         u = kind == HWS__ADDRESSED_SHM

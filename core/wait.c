@@ -147,7 +147,7 @@ static void wait_run(struct wait *t, uint64_t timeout_ns)
             }
         } else {
             wait_beside_owner(t);
-            go_on = t->end == UINT64_MAX || hws__now() < t->end;
+            go_on = !hws__library_ending() && (t->end == UINT64_MAX || hws__now() < t->end);
         }
         if (!go_on) {
             break;

@@ -28,6 +28,9 @@
  * `@owns`: who owns the memory that is passed. `@ucx`: the UCX call that it stands on.
  *
  * FORK. A forked child gets HWS_E_FORKED from every call; nothing of the parent is touched.
+ *
+ * EXIT. A process may exit() at any time, with everything open and from every thread. Handlers of atexit()
+ * may still close; when the library's threads have been stopped, calls give HWS_E_CLOSING.
  */
 #ifndef HAWSER_H
 #define HAWSER_H

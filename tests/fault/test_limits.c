@@ -220,4 +220,40 @@ CASE(listening_socket_lost)
     t_pair_close(&pair);
 }
 
+/* The same of the worker that an address names: who asks for the address again gets one that can be reached. */
+CASE(listening_socket_of_an_address_lost)
+{
+    hws_worker_opts no_spares = {.struct_size = sizeof no_spares, .spares = UINT32_MAX};
+    t_pair_opts opts = {.worker = {&no_spares, &no_spares}};
+    static unsigned char old[16384], fresh[16384];
+    uint64_t old_length = sizeof old, fresh_length = sizeof fresh;
+    uint16_t others[256], ports[256];
+    hws_id endpoint = 0, op = 0;
+    hws_event event;
+    t_pair pair;
+    int n, left;
+
+    t_pair_listen(&pair, &opts);
+    listening(others);
+    CHECK_OK(hws_worker_address(pair.worker[1], HWS_ADDRESS_HELLO, old, sizeof old, &old_length));
+    n = listening(ports);
+    limit(RLIMIT_NOFILE, lowest_free() + 1);
+    knock(ports, others);
+    t_pair_idle(&pair, T_SECOND / 20);
+    limit(RLIMIT_NOFILE, UINT64_MAX);
+    left = listening(ports);
+    printf("%d of %d sockets still listen\n", left, n);
+    CHECK(left < n);
+    CHECK_OK(hws_connect_address(pair.worker[0], old, old_length, NULL, NULL, &endpoint, &op));
+    event = WAIT(&pair, op);
+    printf("by the old address: %s\n", hws_error_name(event.status));
+    CHECK(event.status < 0);
+    CHECK_OK(
+        hws_worker_address(pair.worker[1], HWS_ADDRESS_HELLO, fresh, sizeof fresh, &fresh_length));
+    CHECK(fresh_length != old_length || memcmp(old, fresh, old_length) != 0);
+    CHECK_OK(hws_connect_address(pair.worker[0], fresh, fresh_length, NULL, NULL, &endpoint, &op));
+    WAIT_OK(&pair, op);
+    t_pair_close(&pair);
+}
+
 CASES_MAIN

@@ -141,6 +141,8 @@ struct stub *stub_get(void)
     the.uworker.efd = -1;
     hws__list_init(&the.uworker.held);
     hws__list_init(&the.uworker.fetching);
+    hws__list_init(&the.uworker.rkeys);
+    hws__list_init(&the.uworker.answers);
     hws__list_init(&the.uworker.hot_link);
     return &the;
 }
