@@ -130,7 +130,7 @@ static void reply(hws_id endpoint, uint64_t number, uint32_t answer, const char 
                   uint64_t length)
 {
     struct reply header = {.number = number, .answer = answer};
-    char *copy = malloc(length + 1);
+    char *copy = calloc(1, length + 1);
     hws_op_opts opts = {.struct_size = sizeof opts,
                         .flags = HWS_OP_INLINE,
                         .callback = on_replied,
