@@ -1,6 +1,7 @@
 #include "memory.h"
 #include "cuda.h"
 #include "error.h"
+#include "exit.h"
 #include "guard.h"
 #include "options.h"
 #include "ucx_loader.h"
@@ -60,6 +61,7 @@ static ucs_status_t map(ucp_context_h ucx, const hws_mem_opts *o, void *address,
                                        (o->flags & HWS_MEM_FIXED ? UCP_MEM_MAP_FIXED : 0u),
                               .prot = protection(o->access != 0 ? o->access : ACCESS_ALL),
                               .memory_type = (ucs_memory_type_t)o->memory_kind};
+    ucs_status_t s;
 
     if (address != NULL) {
         p.field_mask |= UCP_MEM_MAP_PARAM_FIELD_ADDRESS;
@@ -67,7 +69,17 @@ static ucs_status_t map(ucp_context_h ucx, const hws_mem_opts *o, void *address,
     if (o->memory_kind != HWS_MEMORY_UNKNOWN) {
         p.field_mask |= UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
     }
-    return hws__ucx.ucp_mem_map(ucx, &p, out);
+    hws__ucx_begin();
+    s = hws__ucx.ucp_mem_map(ucx, &p, out);
+    hws__ucx_end();
+    return s;
+}
+
+static void unmap(struct hws__context *c, ucp_mem_h mem)
+{
+    hws__ucx_begin();
+    hws__ucx.ucp_mem_unmap(hws__context_shm(c), mem);
+    hws__ucx_end();
 }
 
 /* What UCX made of it. */
@@ -143,7 +155,7 @@ static int32_t add(hws_id context, struct hws__memory *m, hws_mem_opts *o)
     s = map(hws__context_shm(c), o, m->allocated ? o->address : m->base, m->length, m->allocated,
             &m->ucx);
     if (s == UCS_OK && (s = query(m)) != UCS_OK) {
-        hws__ucx.ucp_mem_unmap(hws__context_shm(c), m->ucx);
+        unmap(c, m->ucx);
     }
     if (s != UCS_OK) {
         return hws__fail_ucx(s, context, "%s %llu bytes: %s",
@@ -280,7 +292,7 @@ static void release(struct hws__memory *m)
     bool pushed = hws__cuda_push(m->cuda);
 
     hws__list_remove(&m->link);
-    hws__ucx.ucp_mem_unmap(hws__context_shm(m->context), m->ucx);
+    unmap(m->context, m->ucx);
     hws__cuda_pop(pushed);
     if (m->cuda != NULL) {
         choose_cuda(m->context);

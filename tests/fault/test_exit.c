@@ -136,6 +136,29 @@ static void forked(void)
     CHECK_EQ(status, 0);
 }
 
+/* Calls that belong to no worker. */
+static void *allocate(void *arg)
+{
+    hws_id memory;
+
+    (void)arg;
+    CHECK_EQ(prctl(PR_SET_NAME, "user-memory", 0, 0, 0), 0);
+    for (;;) {
+        if (hws_mem_alloc(pair.context, 1 << 20, NULL, &memory) == HWS_OK) {
+            (void)hws_close(memory);
+        }
+    }
+    return NULL;
+}
+
+static void memory(void)
+{
+    pthread_t thread;
+
+    open_pair(HWS_PROGRESS_THREAD, 0, 1);
+    CHECK_EQ(pthread_create(&thread, NULL, allocate, NULL), 0);
+}
+
 static void close_all(void)
 {
     ending = 0; /* the end proper comes later */
@@ -169,20 +192,21 @@ static const struct {
     {"closing", closing, 10, 10, 0},
     {"in_callback", in_callback, 1, 5, 0},
     {"forked", forked, 40, 10, 0},
+    {"memory", memory, 20, 10, 0},
     {"close_at_exit", close_at_exit, 60, 5, 0},
     {"ucx_first", spares, 80, 10, 1},
 };
 #define WAYS (sizeof ways / sizeof ways[0])
 
 /*
- * UCX's calls of the system by the thread that makes and destroys UCX workers: slow once the program ends, so that the
- * end comes in the middle of one. It must be out of UCX when UCX's destructors have run.
+ * UCX's calls of the system by the thread that makes and destroys UCX workers, and by one of the program's: slow once the
+ * program ends, so that the end comes in the middle of one. It must be out of UCX when UCX's destructors have run.
  */
-static void meet_the_end(void)
+static void meet_the_end(const char *thread)
 {
     char name[16] = "";
 
-    if (!ending || prctl(PR_GET_NAME, name, 0, 0, 0) != 0 || strcmp(name, "hawser-bg") != 0) {
+    if (!ending || prctl(PR_GET_NAME, name, 0, 0, 0) != 0 || strcmp(name, thread) != 0) {
         return;
     }
     t_sleep(T_MS);
@@ -196,14 +220,21 @@ static void meet_the_end(void)
 __attribute__((visibility("default"))) int epoll_ctl(int epfd, int op, int fd,
                                                      struct epoll_event *event)
 {
-    meet_the_end();
+    meet_the_end("hawser-bg");
     return (int)syscall(SYS_epoll_ctl, epfd, op, fd, event);
 }
 
 __attribute__((visibility("default"))) int close(int fd)
 {
-    meet_the_end();
+    meet_the_end("hawser-bg");
     return (int)syscall(SYS_close, fd);
+}
+
+/* By which UCX fills memory; the library's own threads wake others by it, outside UCX. */
+__attribute__((visibility("default"))) ssize_t write(int fd, const void *data, size_t length)
+{
+    meet_the_end("user-memory");
+    return syscall(SYS_write, fd, data, length);
 }
 
 static void last_destructor(void)
