@@ -11,6 +11,8 @@
 
 /* Far from every real count, both ways. */
 #define MUCH (INT64_C(1) << 61)
+/* How often a send that finds no credit looks whether some has come. */
+#define LOOKS 16
 
 enum type { LIMIT = 1, ASK, LISTEN, WANT, NONE, RECALL, CLEAR };
 
@@ -131,6 +133,28 @@ static bool may_go(const struct hws__credit_out *out, uint64_t bytes)
                                          out->bytes + shift >= (int64_t)out->window_bytes);
 }
 
+/*
+ * The peer's word may be here already: a program that does nothing but send makes no progress. Nothing that
+ * arrives with it is told of before the program does, so this is not for workers at which others sleep.
+ */
+static void look_for_credit(const struct hws__post *p, const struct hws__credit_out *out,
+                            uint64_t bytes)
+{
+    struct hws__worker *w = p->worker;
+    struct hws__uworker *u = p->ep->uworker;
+
+    if (hws__in_callback() || w->sweeping || p->op != NULL ||
+        (atomic_load(&w->sleepers) | (uint32_t)atomic_load(&w->armed)) != 0) {
+        return;
+    }
+    for (int i = 0; i < LOOKS && p->ep->open && !may_go(out, bytes); i++) {
+        if (hws__ucx.ucp_worker_progress(u->ucx) == 0) {
+            return;
+        }
+        u->idle = 0;
+    }
+}
+
 int32_t hws__credit_wait(struct hws__post *p, uint32_t sort, uint64_t bytes)
 {
     struct hws__credit_out *out = &p->ep->credit.out[sort];
@@ -139,6 +163,15 @@ int32_t hws__credit_wait(struct hws__post *p, uint32_t sort, uint64_t bytes)
 
     if (p->ep->credit.resumed == p || (first && may_go(out, bytes))) {
         return HWS_DONE;
+    }
+    if (first) {
+        look_for_credit(p, out, bytes);
+        if (!p->ep->open) {
+            return hws__endpoint_refuse(p->ep, p->source);
+        }
+        if (may_go(out, bytes)) {
+            return HWS_DONE;
+        }
     }
     if ((r = hws__credit_park(p, sort, bytes)) == HWS_OK && ask) {
         tell(p->ep, ASK, sort, p->tag, 0);

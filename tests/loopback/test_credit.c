@@ -80,6 +80,34 @@ CASE(messages_are_bounded)
     t_pair_close(&pair);
 }
 
+/* It finds what the peer gave back when it runs out. */
+CASE(a_sender_that_makes_no_progress)
+{
+    enum { COUNT = 40 * WINDOW };
+    hws_op_opts inside = {.struct_size = sizeof inside, .flags = HWS_OP_INLINE};
+    hws_id receives[COUNT], op;
+    uint64_t got[COUNT];
+    t_pair pair;
+
+    open_tight(&pair, 0);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        uint64_t end = t_now() + t_patience();
+
+        CHECK_OK(hws_tag_recv(pair.endpoint[1], &got[i], 8, 1, ALL, NULL, &receives[i]));
+        CHECK_EQ(hws_tag_send(pair.endpoint[0], &i, sizeof i, 1, &inside, &op), HWS_DONE);
+        while (t_stats(pair.endpoint[1]).received[HWS_TRAFFIC_TAG] <= i) {
+            CHECK(t_now() < end);
+            CHECK(hws_worker_progress(pair.worker[1]) >= 0);
+        }
+    }
+    CHECK_EQ(waits(&pair, 0), 0);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        WAIT_OK(&pair, receives[i]);
+        CHECK_EQ(got[i], i);
+    }
+    t_pair_close(&pair);
+}
+
 CASE(bytes_are_bounded)
 {
     t_pair pair;
