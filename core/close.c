@@ -32,7 +32,7 @@ static void message_command(struct hws__worker *w, void *arg)
     }
 }
 
-/* The usual case: the thread that received it, inside its callback or between two of them. */
+/* Inside a callback, where messages are closed as a rule, it is found once. */
 static int32_t close_message(struct hws__message *m, hws_id id)
 {
     struct hws__worker *w = m->worker;

@@ -134,25 +134,26 @@ static bool may_go(const struct hws__credit_out *out, uint64_t bytes)
 }
 
 /*
- * The peer's word may be here already: a program that does nothing but send makes no progress. Nothing that
+ * Whether it may go after all: the peer's word may be here already, since a program that does nothing but send
+ * makes no progress. Nothing that
  * arrives with it is told of before the program does, so this is not for workers at which others sleep.
  */
-static void look_for_credit(const struct hws__post *p, const struct hws__credit_out *out,
+static bool look_for_credit(const struct hws__post *p, const struct hws__credit_out *out,
                             uint64_t bytes)
 {
     struct hws__worker *w = p->worker;
     struct hws__uworker *u = p->ep->uworker;
 
-    if (hws__in_callback() || w->sweeping || p->op != NULL ||
-        (atomic_load(&w->sleepers) | (uint32_t)atomic_load(&w->armed)) != 0) {
-        return;
+    if (hws__in_callback() || w->sweeping || p->op != NULL || hws__asleep(w)) {
+        return false;
     }
     for (int i = 0; i < LOOKS && p->ep->open && !may_go(out, bytes); i++) {
         if (hws__ucx.ucp_worker_progress(u->ucx) == 0) {
-            return;
+            break;
         }
         u->idle = 0;
     }
+    return p->ep->open && may_go(out, bytes);
 }
 
 int32_t hws__credit_wait(struct hws__post *p, uint32_t sort, uint64_t bytes)
@@ -161,17 +162,12 @@ int32_t hws__credit_wait(struct hws__post *p, uint32_t sort, uint64_t bytes)
     bool first = !waits(out), ask = first || out->listened;
     int32_t r;
 
-    if (p->ep->credit.resumed == p || (first && may_go(out, bytes))) {
+    if (p->ep->credit.resumed == p ||
+        (first && (may_go(out, bytes) || look_for_credit(p, out, bytes)))) {
         return HWS_DONE;
     }
-    if (first) {
-        look_for_credit(p, out, bytes);
-        if (!p->ep->open) {
-            return hws__endpoint_refuse(p->ep, p->source);
-        }
-        if (may_go(out, bytes)) {
-            return HWS_DONE;
-        }
+    if (!p->ep->open) {
+        return hws__endpoint_refuse(p->ep, p->source); /* that is what it found */
     }
     if ((r = hws__credit_park(p, sort, bytes)) == HWS_OK && ask) {
         tell(p->ep, ASK, sort, p->tag, 0);

@@ -99,9 +99,7 @@ void hws__multi_release(struct hws__message *m)
     if (x->block != NULL || x->hooked) {
         free_memory(x);
     }
-    if (x->memory != NULL) {
-        free(x->memory);
-    }
+    free(x->memory);
     hws__list_append(&m->worker->free_multis, &x->link);
 }
 

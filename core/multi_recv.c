@@ -423,21 +423,11 @@ static int32_t read_options(struct hws__multi_want *want, const hws_multi_recv_o
     return HWS_OK;
 }
 
-/**
- * A result that is not looked at would be a buffer that nobody closes. Leaves `*opts` as it is, or with
- * what is to be changed in `ours`.
- */
-static int32_t check_result(hws_op_opts *ours, const hws_op_opts **opts, hws_id source)
+/* A result that is not looked at would be a buffer that nobody closes. */
+static int32_t check_result(hws_op_opts *ours, const hws_op_opts *opts, hws_id source)
 {
-    const hws_op_opts *in = *opts;
-    int32_t r;
+    int32_t r = hws__options(ours, sizeof *ours, opts, "operation");
 
-    if (in != NULL && in->struct_size == sizeof *in &&
-        (hws__post_flags(in) & (HWS_OP_DETACHED | HWS_OP_INLINE)) == 0) {
-        return HWS_OK;
-    }
-    *opts = ours;
-    r = hws__options(ours, sizeof *ours, in, "operation");
     ours->struct_size = sizeof *ours;
     if (r == HWS_OK && (ours->flags & HWS_OP_DETACHED)) {
         return hws__fail(HWS_E_INVALID, source, "a detached receive would lose its buffer");
@@ -496,13 +486,13 @@ int32_t hws_multi_recv(hws_id source, uint64_t tag, uint64_t mask,
     } else if ((r = hws__post_endpoint(&p)) < 0) {
         return r;
     }
-    if ((r = check_result(&o, &opts, source)) < 0) {
+    if ((r = check_result(&o, opts, source)) < 0) {
         return r;
     }
     if (want.flags & HWS_MULTI_LIST) {
         p.kind = HWS_EVENT_MULTI_LIST;
     }
-    return hws__post(&p, opts, op);
+    return hws__post(&p, &o, op);
 }
 
 /* The caller's memory becomes the places of the segments. */

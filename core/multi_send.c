@@ -120,6 +120,16 @@ static void *scratch(struct hws__worker *w, uint64_t bytes)
     return w->multi_scratch;
 }
 
+/* UCX keeps the list: its memory is the operation's from here on. */
+static void *take_scratch(struct hws__worker *w)
+{
+    void *list = w->multi_scratch;
+
+    w->multi_scratch = NULL;
+    w->multi_scratch_room = 0;
+    return list;
+}
+
 /* Post the list that stands in the worker's memory. */
 static int32_t post_list(struct hws__post *p, struct hws__op *op, uint64_t bytes)
 {
@@ -138,9 +148,7 @@ static int32_t post_list(struct hws__post *p, struct hws__op *op, uint64_t bytes
         hws__ucx.ucp_am_send_nbx(ep->ucx, HWS__AM_MULTI, NULL, 0, w->multi_scratch, bytes, &param));
     if (r == HWS_OK) {
         free(op->extra); /* the segments of a submission */
-        op->extra = w->multi_scratch;
-        w->multi_scratch = NULL;
-        w->multi_scratch_room = 0;
+        op->extra = take_scratch(w);
     }
     if (r >= 0) {
         ep->multi_sent++;
@@ -480,9 +488,7 @@ static inline int32_t quick_multi(struct hws__quick *q, const hws_segment *segme
     ptr =
         hws__ucx.ucp_am_send_nbx(ep->ucx, HWS__AM_MULTI, NULL, 0, w->multi_scratch, bytes, &param);
     if (__builtin_expect(UCS_PTR_IS_PTR(ptr), 0)) {
-        q->extra = w->multi_scratch;
-        w->multi_scratch = NULL;
-        w->multi_scratch_room = 0;
+        q->extra = take_scratch(w);
     }
     ep->multi_sent += !UCS_PTR_IS_ERR(ptr);
     return hws__quick_end(q, opts, ptr, out);

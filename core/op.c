@@ -169,19 +169,28 @@ static inline void set_sink(struct hws__op *op, struct hws__worker *w, const hws
     new_id(op);
 }
 
+/* The first of the worker's own, which is there. */
+static inline struct hws__op *pop_free(struct hws__worker *w, const hws_op_opts *opts,
+                                       struct hws__queue *queue, uint32_t kind, hws_id source)
+{
+    struct hws__op *op = w->free_ops;
+
+    w->free_ops = op->next;
+    op->pooled = false;
+    op->extra = NULL;
+    set_sink(op, w, opts, queue, kind, source);
+    return op;
+}
+
 struct hws__op *hws__op_take(struct hws__post *p)
 {
     struct hws__op *op = p->op;
 
     if (op == NULL) {
-        if ((op = hws__op_peek(p)) == NULL) {
+        if (hws__op_peek(p) == NULL) {
             return NULL;
         }
-        p->worker->free_ops = op->next;
-        op->pooled = false;
-        op->extra = NULL;
-        set_sink(op, p->worker, p->opts, p->queue, p->kind, p->source);
-        p->op = op;
+        op = p->op = pop_free(p->worker, p->opts, p->queue, p->kind, p->source);
     }
     op->ep = p->ep;
     op->buffer = p->buffer;
@@ -199,12 +208,8 @@ struct hws__op *hws__op_take(struct hws__post *p)
 struct hws__op *hws__op_take_free(struct hws__endpoint *ep, const hws_op_opts *opts, uint32_t kind)
 {
     struct hws__worker *w = ep->worker;
-    struct hws__op *op = w->free_ops;
+    struct hws__op *op = pop_free(w, opts, NULL, kind, ep->obj.id);
 
-    w->free_ops = op->next;
-    op->pooled = false;
-    op->extra = NULL;
-    set_sink(op, w, opts, NULL, kind, atomic_load_explicit(&ep->obj.id, memory_order_relaxed));
     op->ep = ep;
     op->sequence = ++w->sequence;
     hws__op_rejoin(op);

@@ -64,6 +64,13 @@ static inline void hws__own_release(struct hws__worker *w)
     atomic_store_explicit(&w->obj.owner, 0, memory_order_release);
 }
 
+/** Whether a thread or the program's own loop sleeps until something happens. */
+static inline bool hws__asleep(const struct hws__worker *w)
+{
+    return (atomic_load_explicit(&w->sleepers, memory_order_relaxed) |
+            (uint32_t)atomic_load_explicit(&w->armed, memory_order_relaxed)) != 0;
+}
+
 /** Own for a short time, whoever owns now; true if it is owned already (inside a callback). */
 bool hws__own(struct hws__worker *w);
 /** Own it, not after `end`; false: it is not to be had. */

@@ -90,9 +90,7 @@ static inline int32_t hws__post_run(struct hws__post *p, hws_id *out)
 static inline int32_t hws__post_leave(struct hws__post *p, int32_t r)
 {
     struct hws__worker *w = p->worker;
-    uint32_t asleep = atomic_load_explicit(&w->sleepers, memory_order_relaxed) |
-                      (uint32_t)atomic_load_explicit(&w->armed, memory_order_relaxed);
-    bool wake = __builtin_expect(asleep, 0) != 0 && r == HWS_OK && hws__post_wants_wake(p);
+    bool wake = __builtin_expect(hws__asleep(w), 0) && r == HWS_OK && hws__post_wants_wake(p);
 
     hws__own_release(w);
     if (wake) {

@@ -29,9 +29,24 @@ struct hws__quick {
     bool nested; /* inside a callback: the worker was owned before */
 };
 
+/** Own the worker, also inside a callback, if nothing that was submitted earlier waits. */
+static inline __attribute__((always_inline)) bool hws__quick_enter(struct hws__worker *w,
+                                                                   bool *nested)
+{
+    *nested = hws__owned(w);
+    if (__builtin_expect(!*nested && !hws__own_try(w), 0)) {
+        return false;
+    }
+    if (__builtin_expect(atomic_load_explicit(&w->submissions, memory_order_relaxed) != NULL, 0)) {
+        hws__disown(w, *nested);
+        return false;
+    }
+    return true;
+}
+
 /**
- * Own the worker, if the options let the call itself be the end, of host memory in one piece, and
- * nothing that was submitted earlier waits. False: the general way.
+ * Own the worker, if the options let the call itself be the end, of host memory in one piece. False: the
+ * general way.
  */
 static inline __attribute__((always_inline)) bool hws__quick_own(struct hws__worker *w,
                                                                  const void *buffer,
@@ -50,15 +65,7 @@ static inline __attribute__((always_inline)) bool hws__quick_own(struct hws__wor
             0)) {
         return false;
     }
-    *nested = hws__owned(w);
-    if (__builtin_expect(!*nested && !hws__own_try(w), 0)) {
-        return false;
-    }
-    if (__builtin_expect(atomic_load_explicit(&w->submissions, memory_order_relaxed) != NULL, 0)) {
-        hws__disown(w, *nested);
-        return false;
-    }
-    return true;
+    return hws__quick_enter(w, nested);
 }
 
 /** Own the worker of a send; the endpoint is open and has credit. False: the general way. */
@@ -158,16 +165,12 @@ static inline __attribute__((always_inline)) struct hws__op *hws__quick_receive(
     if (__builtin_expect(!hws__post_plain(w, in) || (hws__post_flags(in) & ~flags) != 0 ||
                              (in->queue | in->timeout_ns | in->memory_kind) != 0 ||
                              (out == NULL && in->callback == NULL),
-                         0)) {
-        return NULL;
-    }
-    *nested = hws__owned(w);
-    if (__builtin_expect(!*nested && !hws__own_try(w), 0)) {
+                         0) ||
+        !hws__quick_enter(w, nested)) {
         return NULL;
     }
     scope = kind == HWS_EVENT_TAG_RECV ? &ep->scope : &ep->multi_scope;
-    if (__builtin_expect(atomic_load_explicit(&w->submissions, memory_order_relaxed) != NULL ||
-                             atomic_load_explicit(&ep->obj.id, memory_order_relaxed) != endpoint ||
+    if (__builtin_expect(atomic_load_explicit(&ep->obj.id, memory_order_relaxed) != endpoint ||
                              !ep->open || ep->raw ||
                              atomic_load_explicit(&scope->messages, memory_order_relaxed) != 0 ||
                              w->free_ops == NULL || w->credit_blocked != 0,
@@ -183,9 +186,7 @@ static inline void hws__quick_posted(struct hws__op *op, struct hws__scope *scop
                                      hws_id *out)
 {
     struct hws__worker *w = op->worker;
-    uint32_t asleep = atomic_load_explicit(&w->sleepers, memory_order_relaxed) |
-                      (uint32_t)atomic_load_explicit(&w->armed, memory_order_relaxed);
-    bool wake = __builtin_expect(asleep, 0) != 0 && hws__wants_wake(w);
+    bool wake = __builtin_expect(hws__asleep(w), 0) && hws__wants_wake(w);
 
     if (out != NULL) {
         *out = atomic_load_explicit(&op->id, memory_order_relaxed);

@@ -187,6 +187,22 @@ static void knock(const uint16_t ports[256], const uint16_t spared[256])
     CHECK_EQ(status, 0);
 }
 
+/* Knock while there is no descriptor to accept with: some of the sockets that are not `others` are closed. How many are left. */
+static int lose_sockets(t_pair *pair, const uint16_t others[256])
+{
+    uint16_t ports[256];
+    int n = listening(ports), left;
+
+    limit(RLIMIT_NOFILE, lowest_free() + 1); /* with none, 1.13 with assertions aborts */
+    knock(ports, others);
+    t_pair_idle(pair, T_SECOND / 20);
+    limit(RLIMIT_NOFILE, UINT64_MAX);
+    left = listening(ports);
+    printf("%d of %d sockets still listen\n", left, n);
+    CHECK(left < n);
+    return left;
+}
+
 /* UCX closes the socket of a TCP worker for ever when it cannot accept: the next connection gets a
  * new worker, and the old one leaves with its last connection. */
 CASE(listening_socket_lost)
@@ -198,19 +214,12 @@ CASE(listening_socket_lost)
     hws_id first = 0, second = 0;
     uint64_t before;
     t_pair pair;
-    int n, left;
+    int left;
 
     t_pair_listen(&pair, &opts);
     listening(others);
     CHECK_OK(one_more(&pair, opts.endpoint_flags, &first));
-    n = listening(ports);
-    limit(RLIMIT_NOFILE, lowest_free() + 1); /* with none, 1.13 with assertions aborts */
-    knock(ports, others);
-    t_pair_idle(&pair, T_SECOND / 20);
-    limit(RLIMIT_NOFILE, UINT64_MAX);
-    left = listening(ports);
-    printf("%d of %d sockets still listen\n", left, n);
-    CHECK(left < n);
+    left = lose_sockets(&pair, others);
     CHECK_OK(one_more(&pair, opts.endpoint_flags, &second));
     before = t_fd_count();
     CHECK(listening(ports) > left);
@@ -227,23 +236,15 @@ CASE(listening_socket_of_an_address_lost)
     t_pair_opts opts = {.worker = {&no_spares, &no_spares}};
     static unsigned char old[16384], fresh[16384];
     uint64_t old_length = sizeof old, fresh_length = sizeof fresh;
-    uint16_t others[256], ports[256];
+    uint16_t others[256];
     hws_id endpoint = 0, op = 0;
     hws_event event;
     t_pair pair;
-    int n, left;
 
     t_pair_listen(&pair, &opts);
     listening(others);
     CHECK_OK(hws_worker_address(pair.worker[1], HWS_ADDRESS_HELLO, old, sizeof old, &old_length));
-    n = listening(ports);
-    limit(RLIMIT_NOFILE, lowest_free() + 1);
-    knock(ports, others);
-    t_pair_idle(&pair, T_SECOND / 20);
-    limit(RLIMIT_NOFILE, UINT64_MAX);
-    left = listening(ports);
-    printf("%d of %d sockets still listen\n", left, n);
-    CHECK(left < n);
+    lose_sockets(&pair, others);
     CHECK_OK(hws_connect_address(pair.worker[0], old, old_length, NULL, NULL, &endpoint, &op));
     event = WAIT(&pair, op);
     printf("by the old address: %s\n", hws_error_name(event.status));
