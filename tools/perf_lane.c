@@ -24,10 +24,10 @@ uint64_t perf_iteration_bytes(const perf_params *p)
     return perf_message_bytes(p) * (perf_tests[p->test].api == PERF_PLAN ? p->window : 1);
 }
 
-/* Whole pages, large ones for large messages where there are any: ucx_perftest's are such, too. */
+/* Whole pages, large ones for messages that fill them: half a large one is no faster, and less even. */
 static void *pages(uint64_t length)
 {
-    uint64_t page = length >= HUGE_PAGE / 2 ? HUGE_PAGE : PAGE, size = (length / page + 1) * page;
+    uint64_t page = length >= HUGE_PAGE ? HUGE_PAGE : PAGE, size = (length / page + 1) * page;
     void *at = aligned_alloc(page, size);
 
     if (at != NULL) {
