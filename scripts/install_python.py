@@ -15,7 +15,9 @@ PYTHON = ROOT / "bindings" / "python"
 def main(library: str) -> None:
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index"]
     pip += ["--no-build-isolation", "--no-deps", "--force-reinstall"]
-    subprocess.run([*pip, f"-Ccmake.define.HAWSER_PREBUILT={Path(library).resolve()}", str(PYTHON)], check=True)
+    subprocess.run(
+        [*pip, f"--config-settings=cmake.define.HAWSER_PREBUILT={Path(library).resolve()}", str(PYTHON)], check=True
+    )
     subprocess.run([*pip, str(PYTHON / "ucp")], check=True)
 
 

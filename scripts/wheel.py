@@ -114,7 +114,12 @@ def build(sdist: str, machine: str, folder: Path, out: Path) -> Path:
     shutil.rmtree(plain, ignore_errors=True)
     pip = [TOOLS / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check", "wheel", "--no-index"]
     pip += ["--no-deps", "--no-build-isolation", "--no-cache-dir", "-w", plain]
-    run(*pip, *(f"-Ccmake.define.{name}={value}" for name, value in defines.items()), sdist, env=environment)
+    run(
+        *pip,
+        *(f"--config-settings=cmake.define.{name}={value}" for name, value in defines.items()),
+        sdist,
+        env=environment,
+    )
     (wheel,) = plain.glob("*.whl")
     tag = f"manylinux_{GLIBC.replace('.', '_')}_{machine}"
     # It takes the names of this machine's tags only; for another it finds the tag itself.
