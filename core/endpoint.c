@@ -72,6 +72,7 @@ void hws__endpoint_forget(struct hws__endpoint *ep)
         hws__list_remove(&ep->link);
         HWS__COUNT(ep->worker, endpoints, -1);
         hws__traffic_add(&ep->worker->gone[hws__endpoint_via(ep)], &ep->traffic);
+        hws__worker_unused(ep->worker);
     }
     hws__list_remove(&ep->attention);
     hws__list_remove(&ep->wait_link);

@@ -174,6 +174,8 @@ void hws__spares_return(struct hws__worker *w, struct hws__uworker *u);
 void hws__uworker_cut(struct hws__uworker *u, ucp_ep_h ucx);
 /** Order spares up to the number wanted, to be made not before `delay_ns` from now. */
 void hws__spares_fill(struct hws__worker *w, uint64_t delay_ns);
+/** An endpoint or a listener has left: what is kept for the next goes after a while if none comes (idle.c). */
+void hws__worker_unused(struct hws__worker *w);
 
 /** Messages handed to UCX. */
 static inline uint64_t hws__endpoint_sent(const struct hws__endpoint *ep)

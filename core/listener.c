@@ -407,6 +407,7 @@ void hws__listener_close(struct hws__listener *l)
         hws__ucx.ucp_listener_destroy(l->ucx6[i]);
     }
     hws__list_remove(&l->link);
+    hws__worker_unused(w);
     free(l->pending);
     l->pending = NULL;
     hws__emit(w, &l->sink, &e, NULL);

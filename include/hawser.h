@@ -443,7 +443,8 @@ typedef struct hws_worker_opts {
     uint64_t spin_ns;         /* how long a waiter spins before it sleeps; 0: 50 us */
     const uint64_t *cpu_mask; /* CPUs of the progress thread, 64 a word; nullable */
     uint32_t cpu_words;
-    uint32_t spares;            /* isolated workers kept ready; 0: 1, UINT32_MAX: none */
+    uint32_t spares;            /* isolated workers kept ready, until 2 s after the last
+                                   endpoint and listener; 0: 1, UINT32_MAX: none */
     hws_thread_fn thread_start; /* called first on the progress thread; nullable */
     void *thread_start_arg;
     hws_sink sink;            /* events of the worker itself, and of children without their own */

@@ -442,7 +442,7 @@ pub struct hws_worker_opts {
     /// CPUs of the progress thread, 64 a word; nullable
     pub cpu_mask: *const u64,
     pub cpu_words: u32,
-    /// isolated workers kept ready; 0: 1, UINT32_MAX: none
+    /// isolated workers kept ready, until 2 s after the last endpoint and listener; 0: 1, UINT32_MAX: none
     pub spares: u32,
     /// called first on the progress thread; nullable
     pub thread_start: hws_thread_fn,

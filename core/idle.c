@@ -1,0 +1,96 @@
+/*
+ * A worker that has had no endpoint and no listener for a while gives back the UCX workers that it keeps for the next
+ * connection: each holds memory, a segment of shared memory and half a dozen descriptors. The next connection makes
+ * what it needs, as the first one did.
+ */
+#include "endpoint.h"
+#include "progress.h"
+#include "time.h"
+#include "uworker.h"
+#include <sched.h>
+#include <stdlib.h>
+
+#define IDLE_NS UINT64_C(2000000000)
+
+struct look_job {
+    struct hws__job job;
+    struct hws__worker *worker;
+};
+
+static bool unused(const struct hws__worker *w)
+{
+    return hws__list_empty(&w->endpoints) && hws__list_empty(&w->listeners);
+}
+
+static void drop_kept(struct hws__worker *w)
+{
+    struct hws__list *n;
+
+    while ((n = hws__list_pop(&w->spares)) != NULL) {
+        struct hws__uworker *u = hws__container(n, struct hws__uworker, link);
+
+        u->worker = w; /* nobody has adopted it yet */
+        hws__uworker_retire(u);
+    }
+    if (w->tcp != NULL) {
+        w->tcp->replaced = true;
+        hws__uworker_unused(w->tcp);
+        w->tcp = NULL;
+    }
+}
+
+static void order(struct hws__worker *w, uint64_t delay_ns);
+
+static void look(struct hws__worker *w, void *arg)
+{
+    uint64_t idle = hws__now() - w->unused_since;
+
+    (void)arg;
+    atomic_fetch_sub(&w->jobs, 1);
+    w->idle_look = false;
+    if (w->closing || !unused(w)) {
+        return;
+    }
+    if (idle < IDLE_NS) {
+        order(w, IDLE_NS - idle);
+    } else {
+        drop_kept(w);
+    }
+}
+
+static void run_look(struct hws__job *job)
+{
+    struct look_job *j = hws__container(job, struct look_job, job);
+
+    while (!hws__command(j->worker, look, NULL)) {
+        sched_yield();
+    }
+    free(j);
+}
+
+static void order(struct hws__worker *w, uint64_t delay_ns)
+{
+    struct look_job *j = malloc(sizeof *j);
+
+    if (j == NULL) {
+        return; /* they are kept */
+    }
+    *j = (struct look_job){.job.run = run_look, .worker = w};
+    atomic_fetch_add(&w->jobs, 1);
+    w->idle_look = hws__background_later(&w->context->background, &j->job, delay_ns);
+    if (!w->idle_look) {
+        atomic_fetch_sub(&w->jobs, 1);
+        free(j);
+    }
+}
+
+void hws__worker_unused(struct hws__worker *w)
+{
+    if (w->closing || !unused(w)) {
+        return;
+    }
+    w->unused_since = hws__now();
+    if (!w->idle_look) {
+        order(w, IDLE_NS);
+    }
+}
