@@ -39,6 +39,7 @@ struct hws__endpoint *hws__endpoint_new(struct hws__worker *w)
         hws__list_init(&ep->ops);
         hws__list_init(&ep->rkeys);
         hws__list_init(&ep->rma.jobs);
+        hws__list_init(&ep->rma.answers);
         hws__list_init(&ep->rma.plans);
         hws__list_init(&ep->link);
         hws__list_init(&ep->wait_link);
@@ -614,7 +615,7 @@ void hws__endpoint_step(struct hws__endpoint *ep)
             force(ep);
         }
     }
-    if (!hws__list_empty(&ep->rma.jobs)) {
+    if (hws__rma_waits(ep)) {
         hws__rma_push(ep);
     }
     if (ep->credit.waiting != 0) {

@@ -18,7 +18,7 @@
 
 /** A message to send, whole or in pieces, in its turn. */
 struct hws__rma_job {
-    struct hws__list link;       /* hws__rma.jobs */
+    struct hws__list link;       /* hws__rma.jobs or .answers */
     struct hws__list of_uworker; /* of an answer that UCX holds */
     struct hws__endpoint *ep;    /* null: cut, only UCX still holds it */
     struct hws__op *op;          /* null: an answer */
@@ -65,10 +65,14 @@ struct hws__rma_job *hws__rma_job_of(struct hws__post *p, const struct hws__rkey
                                      enum hws__rma_type type);
 /** Queue it and send what can be sent: HWS_DONE, 0, or an error. */
 int32_t hws__rma_job_post(struct hws__post *p, struct hws__rma_job *job);
-/** An answer, to be filled and queued. Null: no memory. */
+/** An answer, to be filled and queued. Null: the endpoint has failed. */
 struct hws__rma_job *hws__rma_answer(struct hws__endpoint *ep, const struct hws__rma_msg *to,
                                      enum hws__rma_type type);
 void hws__rma_answer_queue(struct hws__rma_job *job);
+/** The last piece of an answer has come. */
+void hws__rma_answer_came(struct hws__endpoint *ep);
+/** Something is to be sent. */
+bool hws__rma_waits(const struct hws__endpoint *ep);
 /** Send on. Owner only, outside UCX's callbacks. */
 void hws__rma_push(struct hws__endpoint *ep);
 /** The operation ends: its job goes. */

@@ -1,6 +1,10 @@
 /*
- * Sending the messages of remote memory access, in order: one job after the other, and of the first
- * one piece at a time while UCX has no room to take more.
+ * Sending the messages of remote memory access, in order: one job after the other, and of the one that
+ * is under way one piece at a time while UCX has no room to take more.
+ *
+ * A peer that asks keeps memory here until it is answered, so each side asks so much at once and no more. The
+ * answers have a list of their own: behind questions that wait for the peer's answers they would wait for ever
+ * if the peer does the same.
  */
 #include "error.h"
 #include "hello.h"
@@ -45,9 +49,15 @@ struct hws__rma_job *hws__rma_job_of(struct hws__post *p, const struct hws__rkey
 struct hws__rma_job *hws__rma_answer(struct hws__endpoint *ep, const struct hws__rma_msg *to,
                                      enum hws__rma_type type)
 {
-    struct hws__rma_job *job = calloc(1, sizeof *job);
+    struct hws__rma_job *job;
 
-    if (job == NULL) {
+    /* One whose last piece is still with UCX may have arrived already, hence more than the peer may ask. */
+    if (ep->rma.answering > 2 * HWS__RMA_ASKS) {
+        hws__endpoint_fail(ep, HWS_E_PROTOCOL, "the peer asks without waiting for answers");
+        return NULL;
+    }
+    if ((job = calloc(1, sizeof *job)) == NULL) {
+        hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory to answer the peer");
         return NULL;
     }
     hws__list_init(&job->link);
@@ -59,8 +69,24 @@ struct hws__rma_job *hws__rma_answer(struct hws__endpoint *ep, const struct hws_
 
 void hws__rma_answer_queue(struct hws__rma_job *job)
 {
-    hws__list_append(&job->ep->rma.jobs, &job->link);
+    job->ep->rma.answering++;
+    hws__list_append(&job->ep->rma.answers, &job->link);
     hws__endpoint_attend(job->ep);
+}
+
+void hws__rma_answer_came(struct hws__endpoint *ep)
+{
+    if (ep->rma.asked != 0) {
+        ep->rma.asked--;
+    }
+    if (hws__rma_waits(ep)) {
+        hws__endpoint_attend(ep);
+    }
+}
+
+bool hws__rma_waits(const struct hws__endpoint *ep)
+{
+    return !hws__list_empty(&ep->rma.jobs) || !hws__list_empty(&ep->rma.answers);
 }
 
 static bool asks(const struct hws__rma_job *job)
@@ -73,6 +99,9 @@ static void free_answer(struct hws__rma_job *job)
 {
     hws__list_remove(&job->link);
     hws__list_remove(&job->of_uworker);
+    if (job->ep != NULL) {
+        job->ep->rma.answering--;
+    }
     if (job->memory != NULL) {
         hws__memory_unuse(job->memory);
     }
@@ -134,7 +163,7 @@ static void piece_sent(void *request, ucs_status_t status, void *user_data)
     if (status != UCS_OK || job->sent == job->length || (job->op != NULL && job->op->wanted != 0)) {
         finished(job, hws__from_ucx(status));
     }
-    if (!hws__list_empty(&ep->rma.jobs)) {
+    if (hws__rma_waits(ep)) {
         hws__endpoint_attend(ep);
     }
 }
@@ -176,6 +205,9 @@ static ucs_status_ptr_t send_piece(struct hws__rma_job *job)
     }
     job->wire = job->msg;
     job->wire.address += job->sent;
+    if (job->msg.type == HWS__RMA_DATA) {
+        job->wire.value = job->length - job->sent - job->piece;
+    }
     if (job->sent + job->piece < job->length) {
         job->wire.flags &= (uint8_t)~HWS__RMA_NOTIFY;
     }
@@ -230,17 +262,44 @@ static void op_held(struct hws__rma_job *job)
     job->op->ucx = NULL;
 }
 
+static struct hws__rma_job *first(const struct hws__list *jobs)
+{
+    return hws__list_empty(jobs) ? NULL : hws__container(jobs->next, struct hws__rma_job, link);
+}
+
+/* The one that is under way, or the first of the list whose turn it is. */
+static struct hws__rma_job *next_job(struct hws__endpoint *ep)
+{
+    struct hws__rma_job *own = first(&ep->rma.jobs), *answer = first(&ep->rma.answers);
+
+    if (own != NULL && asks(own) && ep->rma.asked == HWS__RMA_ASKS) {
+        own = NULL;
+    }
+    if (own == NULL || answer == NULL) {
+        return own != NULL ? own : answer;
+    }
+    if (own->sent != 0 || answer->sent != 0) {
+        return own->sent != 0 ? own : answer;
+    }
+    ep->rma.answers_next = !ep->rma.answers_next;
+    return ep->rma.answers_next ? own : answer;
+}
+
 void hws__rma_push(struct hws__endpoint *ep)
 {
-    while (!ep->rma.busy && !hws__list_empty(&ep->rma.jobs) && ep->ucx != NULL) {
-        struct hws__rma_job *job = hws__container(ep->rma.jobs.next, struct hws__rma_job, link);
-        int32_t r = send_some(job);
+    struct hws__rma_job *job;
 
+    while (!ep->rma.busy && ep->ucx != NULL && (job = next_job(ep)) != NULL) {
+        int32_t r;
+
+        ep->rma.asked += asks(job);
+        r = send_some(job);
         if (r == HWS_OK) {
             if (job->op != NULL) {
                 op_held(job);
             }
         } else {
+            ep->rma.asked -= r != HWS_DONE && asks(job);
             finished(job, r == HWS_DONE ? HWS_OK : r);
         }
     }
@@ -263,7 +322,7 @@ static void take(struct hws__post *p, struct hws__rma_job *job)
 int32_t hws__rma_job_post(struct hws__post *p, struct hws__rma_job *job)
 {
     struct hws__endpoint *ep = job->ep;
-    bool idle = hws__list_empty(&ep->rma.jobs);
+    bool idle = !hws__rma_waits(ep);
     int32_t r = HWS_OK;
 
     ep->rma.messages++;
@@ -296,13 +355,10 @@ void hws__rma_forget(struct hws__op *op)
 
 void hws__rma_end(struct hws__endpoint *ep, int32_t status)
 {
-    for (struct hws__list *n = ep->rma.jobs.next, *next; n != &ep->rma.jobs; n = next) {
+    for (struct hws__list *n = ep->rma.answers.next, *next; n != &ep->rma.answers; n = next) {
         struct hws__rma_job *job = hws__container(n, struct hws__rma_job, link);
 
         next = n->next;
-        if (job->op != NULL) {
-            continue;
-        }
         if (!hws__list_empty(&job->of_uworker)) {
             hws__list_remove(&job->link);
             job->ep = NULL; /* UCX still holds it */

@@ -83,9 +83,7 @@ static void on_get(struct hws__endpoint *ep, const struct hws__rma_msg *m)
 
     if (at == NULL || m->length == 0) {
         violation(ep, "read");
-    } else if ((job = hws__rma_answer(ep, m, HWS__RMA_DATA)) == NULL) {
-        hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory to answer the peer");
-    } else {
+    } else if ((job = hws__rma_answer(ep, m, HWS__RMA_DATA)) != NULL) {
         job->memory = at;
         job->memory_kind = at->memory_kind;
         job->one =
@@ -122,12 +120,10 @@ static void on_atomic(struct hws__endpoint *ep, const struct hws__rma_msg *m)
     if ((m->flags & HWS__RMA_FETCH) == 0) {
         return;
     }
-    if ((job = hws__rma_answer(ep, m, HWS__RMA_VALUE)) == NULL) {
-        hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory to answer the peer");
-        return;
+    if ((job = hws__rma_answer(ep, m, HWS__RMA_VALUE)) != NULL) {
+        job->msg.value = old;
+        hws__rma_answer_queue(job);
     }
-    job->msg.value = old;
-    hws__rma_answer_queue(job);
 }
 
 /* The operation that an answer is for, if it still waits: it may have been cancelled. */
@@ -160,6 +156,9 @@ static void on_data(struct hws__endpoint *ep, const struct hws__rma_msg *m, cons
     const hws_iov *v;
     uint64_t at = m->address;
 
+    if (m->value == 0) {
+        hws__rma_answer_came(ep);
+    }
     if (op == NULL) {
         return;
     }
@@ -189,6 +188,7 @@ static void on_value(struct hws__endpoint *ep, const struct hws__rma_msg *m)
 {
     struct hws__op *op = asked(ep, m, HWS_EVENT_ATOMIC);
 
+    hws__rma_answer_came(ep);
     if (op == NULL) {
         return;
     }

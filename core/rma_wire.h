@@ -35,10 +35,14 @@ struct hws__rma_msg {
     uint64_t address; /* at the owner of the memory; of DATA: offset in the answer */
     uint64_t length;  /* of the whole operation, bytes */
     uint64_t op;      /* of the one that asks */
-    uint64_t value, compare;
+    uint64_t value;   /* of DATA: bytes that follow in further pieces */
+    uint64_t compare;
 };
 
 _Static_assert(sizeof(struct hws__rma_msg) == 64, "the wire format");
+
+/** Messages that may wait for their answers at once: whoever has asked so often holds the next back. */
+#define HWS__RMA_ASKS 4096u
 
 /**
  * Bytes of data in one message: fits one piece of every transport used for it, so that a message
