@@ -1,7 +1,7 @@
 /*
- * A worker that has had no endpoint and no listener for a while gives back the UCX workers that it keeps for the next
- * connection: each holds memory, a segment of shared memory and half a dozen descriptors. The next connection makes
- * what it needs, as the first one did.
+ * A worker that has had no endpoint for a while gives back the UCX workers that it keeps for the next connection: the
+ * TCP-only one, and if it has no listener either, the spares. Each holds memory, half a dozen descriptors, and a spare
+ * a segment of shared memory. The next connection makes what it needs, as the first one did.
  */
 #include "endpoint.h"
 #include "progress.h"
@@ -17,16 +17,11 @@ struct look_job {
     struct hws__worker *worker;
 };
 
-static bool unused(const struct hws__worker *w)
-{
-    return hws__list_empty(&w->endpoints) && hws__list_empty(&w->listeners);
-}
-
 static void drop_kept(struct hws__worker *w)
 {
     struct hws__list *n;
 
-    while ((n = hws__list_pop(&w->spares)) != NULL) {
+    while (hws__list_empty(&w->listeners) && (n = hws__list_pop(&w->spares)) != NULL) {
         struct hws__uworker *u = hws__container(n, struct hws__uworker, link);
 
         u->worker = w; /* nobody has adopted it yet */
@@ -48,7 +43,7 @@ static void look(struct hws__worker *w, void *arg)
     (void)arg;
     atomic_fetch_sub(&w->jobs, 1);
     w->idle_look = false;
-    if (w->closing || !unused(w)) {
+    if (w->closing || !hws__list_empty(&w->endpoints)) {
         return;
     }
     if (idle < IDLE_NS) {
@@ -86,7 +81,7 @@ static void order(struct hws__worker *w, uint64_t delay_ns)
 
 void hws__worker_unused(struct hws__worker *w)
 {
-    if (w->closing || !unused(w)) {
+    if (w->closing || !hws__list_empty(&w->endpoints)) {
         return;
     }
     w->unused_since = hws__now();

@@ -137,7 +137,7 @@ struct hws__worker {
     struct hws__list uworkers;
     struct hws__list spares;
     uint32_t spares_coming, spares_wanted, full_coming;
-    uint64_t unused_since; /* without endpoints and listeners, see idle.c */
+    uint64_t unused_since; /* the last endpoint or listener left, see idle.c */
     bool idle_look;        /* somebody will look whether it still is */
     struct hws__list endpoints;
     struct hws__list listeners;

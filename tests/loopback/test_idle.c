@@ -1,6 +1,6 @@
 /*
- * What a worker keeps for its next connection goes when no connection and no listener has been there for a while,
- * and not before; then it connects and listens as if for the first time.
+ * What a worker keeps for its next connection goes when none has been there for a while, the spare only without a
+ * listener; then it connects and listens as if for the first time.
  * TIMEOUT: 120
  */
 #include "support/cases.h"
@@ -45,6 +45,29 @@ static void exchange(t_pair *pair)
 static uint64_t spares(const t_pair *pair)
 {
     return t_stats(pair->context).spares;
+}
+
+/* What a process that has a listener and had no connection holds, it holds again when its last one is over. */
+CASE_BOTH(listening)
+{
+    t_pair_opts opts = {.endpoint_flags = flags};
+    hws_worker_opts none = {.struct_size = sizeof none, .spares = UINT32_MAX};
+    uint64_t before;
+    t_pair pair;
+
+    opts.worker[0] = &none;
+    t_pair_listen(&pair, &opts);
+    t_pair_idle(&pair, 500 * T_MS); /* the spare is counted as soon as it is ordered */
+    before = t_fd_count();
+    CHECK_EQ(spares(&pair), 1);
+    for (int i = 0; i < 2; i++) {
+        t_pair_connect(&pair, &opts, &pair.endpoint[0], &pair.endpoint[1]);
+        exchange(&pair);
+        CHECK(t_fd_count() > before);
+        t_pair_close_both(&pair);
+        UNTIL(&pair, spares(&pair) == 1 && t_fd_count() <= before);
+    }
+    t_pair_close(&pair);
 }
 
 /* Connect, exchange, close: twice, with everything given back between. */
