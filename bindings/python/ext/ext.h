@@ -160,6 +160,8 @@ struct binding *binding_of_thread(struct core *c);
 struct binding *binding_running(struct core *c);
 /** Before the loop sleeps, look and arm. */
 int binding_schedule(struct core *c, struct binding *b);
+/** Whether callbacks of others stand in the loop's queue, as far as it shows its queue. */
+bool binding_others_wait(const struct binding *b);
 void binding_look_again(struct core *c);
 void bindings_clear(struct core *c);
 /** The running loop, None where none runs. */

@@ -8,6 +8,7 @@
 #include <time.h>
 
 static PyObject *get_running_loop; /* asyncio._get_running_loop */
+static PyObject *callback_name;    /* of a loop's handle */
 static PyObject *get_trio;         /* hawser._trio.running; null before Trio is imported */
 PyTypeObject *binding_type;
 
@@ -253,6 +254,29 @@ int binding_schedule(struct core *c, struct binding *b)
     return call_void(b, "call_soon", Py_BuildValue("(O)", b->on_fd));
 }
 
+/* Turns of ours that may wait at once: one that was asked for, and one for each descriptor that is readable. */
+#define OWN_TURNS 3
+
+bool binding_others_wait(const struct binding *b)
+{
+    Py_ssize_t n = b->ready == NULL ? 0 : PyObject_Size(b->ready);
+    bool others = n > OWN_TURNS;
+
+    if (n <= (b->due ? 1 : 0)) {
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < n && !others; i++) {
+        PyObject *handle = PySequence_GetItem(b->ready, i);
+        PyObject *callback = handle == NULL ? NULL : PyObject_GetAttr(handle, callback_name);
+
+        others = callback != b->on_fd;
+        Py_XDECREF(callback);
+        Py_XDECREF(handle);
+        PyErr_Clear();
+    }
+    return others;
+}
+
 /* Progress outside of a loop's turn leaves the worker unarmed: whoever sleeps on it looks again. */
 void binding_look_again(struct core *c)
 {
@@ -294,7 +318,8 @@ static PyObject *reader_call(PyObject *self, PyObject *args, PyObject *kwargs)
     for (;;) {
         r = core_progress(c);
         b->telling = true;
-        told = core_drain(c, b);
+        /* Who waits for what ends only now comes after those whose turn it was before. */
+        told = core_drain(c, binding_others_wait(b) ? NULL : b);
         if (reader->binding == NULL || c->closed) {
             Py_RETURN_NONE; /* a callback closed the worker */
         }
@@ -350,5 +375,6 @@ int loop_import(void)
     get_running_loop = PyObject_GetAttrString(m, "_get_running_loop");
     Py_DECREF(m);
     binding_type = (PyTypeObject *)PyType_FromSpec(&spec);
-    return get_running_loop == NULL || binding_type == NULL ? -1 : 0;
+    callback_name = PyUnicode_InternFromString("_callback");
+    return get_running_loop == NULL || binding_type == NULL || callback_name == NULL ? -1 : 0;
 }

@@ -209,3 +209,34 @@ def test_await_outside_a_loop():
         with pytest.raises(TimeoutError):
             receive.wait(0.01)
         assert receive.cancel()
+
+
+async def test_turns_are_kept(pair):
+    """Who was woken before a message was sent runs before those who wait for its answer."""
+    client, server = pair
+    tags = range(8)
+    for _ in range(30):
+        order, woken = [], asyncio.Event()
+
+        async def bystander(order=order, woken=woken):
+            await woken.wait()
+            order.append("bystander")
+
+        async def serve(tag, order=order, woken=woken):
+            await server.recv(tag=tag)
+            if tag == 4:
+                woken.set()
+            await server.send(b"x", tag)
+            await server.recv(tag=tag)
+            if tag == 4:
+                order.append("answered")
+
+        async def ask(tag):
+            for _ in range(tag):
+                await asyncio.sleep(0)
+            await client.send(b"x", tag)
+            await client.recv(tag=tag)
+            await client.send(b"x", tag)
+
+        await asyncio.gather(bystander(), *map(serve, tags), *map(ask, tags))
+        assert order == ["bystander", "answered"]
