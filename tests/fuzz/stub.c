@@ -104,6 +104,7 @@ static void make_worker(struct hws__worker *w)
     w->epfd = w->wakefd = w->timerfd = -1;
     hws__pool_init(&w->pool, 0); /* a sanitizer sees what is used after it was given back */
     w->main = &the.uworker;
+    w->idle_look = true; /* as if one were due: there is no background thread here */
     hws__obj_publish(&hws__objects, &w->obj);
 }
 
