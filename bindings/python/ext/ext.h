@@ -34,12 +34,14 @@ struct notice {
 struct binding {
     struct binding *next;
     PyObject *loop;
-    PyObject *ready; /* loop._ready: the callbacks that are due; null where the loop hides it */
-    PyObject *on_fd; /* the reader, and what looks before the loop sleeps */
-    PyObject *wait;  /* its own way to wait for an operation; null where a task takes a future */
+    PyObject *ready;   /* loop._ready: the callbacks that are due; null where the loop hides it */
+    PyObject *on_fd;   /* the reader */
+    PyObject *on_turn; /* what looks before the loop sleeps */
+    PyObject *wait;    /* its own way to wait for an operation; null where a task takes a future */
     unsigned long thread;
-    bool due;     /* on_fd is scheduled */
-    bool telling; /* on_fd runs: the loop is this thread's running one, which costs much to ask */
+    bool due; /* on_turn is scheduled */
+    bool
+        telling; /* one of them runs: the loop is this thread's running one, which costs much to ask */
 };
 
 /** The C side of a worker. It lives until the worker and its operations have ended. */
@@ -160,8 +162,6 @@ struct binding *binding_of_thread(struct core *c);
 struct binding *binding_running(struct core *c);
 /** Before the loop sleeps, look and arm. */
 int binding_schedule(struct core *c, struct binding *b);
-/** Whether callbacks of others stand in the loop's queue, as far as it shows its queue. */
-bool binding_others_wait(const struct binding *b);
 void binding_look_again(struct core *c);
 void bindings_clear(struct core *c);
 /** The running loop, None where none runs. */

@@ -8,14 +8,14 @@
 #include <time.h>
 
 static PyObject *get_running_loop; /* asyncio._get_running_loop */
-static PyObject *callback_name;    /* of a loop's handle */
 static PyObject *get_trio;         /* hawser._trio.running; null before Trio is imported */
 PyTypeObject *binding_type;
 
-/** The callable that the loop calls when a descriptor is readable or the loop is about to sleep. */
+/** The callable that the loop calls when a descriptor is readable, or when the loop is about to sleep. */
 struct reader {
     PyObject_HEAD struct core *core;
     struct binding *binding; /* null once unbound */
+    bool turn;               /* called in a turn that was asked for */
 };
 
 /* Trio is an optional package: whoever runs it has imported it. */
@@ -81,10 +81,31 @@ PyObject *py_running_loop(PyObject *self, PyObject *unused)
     return some_loop(running_loop());
 }
 
+static PyObject *make_reader(struct core *c, struct binding *b, bool turn)
+{
+    struct reader *r = PyObject_New(struct reader, binding_type);
+
+    if (r != NULL) {
+        core_ref(c);
+        r->core = c;
+        r->binding = b;
+        r->turn = turn;
+    }
+    return (PyObject *)r;
+}
+
+static void end_reader(PyObject *reader)
+{
+    if (reader != NULL) {
+        ((struct reader *)(void *)reader)->binding = NULL;
+        Py_DECREF(reader);
+    }
+}
+
 static void close_binding(struct binding *b)
 {
-    ((struct reader *)(void *)b->on_fd)->binding = NULL;
-    Py_CLEAR(b->on_fd);
+    end_reader(b->on_fd);
+    end_reader(b->on_turn);
     Py_CLEAR(b->ready);
     Py_CLEAR(b->wait);
     Py_CLEAR(b->loop);
@@ -185,7 +206,6 @@ struct binding *binding_of_thread(struct core *c)
 static struct binding *bind_loop(struct core *c, PyObject *loop)
 {
     struct binding *b;
-    struct reader *on_fd;
     int fds[2] = {c->fd, c->wakefd};
 
     drop_closed(c);
@@ -193,15 +213,12 @@ static struct binding *bind_loop(struct core *c, PyObject *loop)
         PyErr_NoMemory();
         return NULL;
     }
-    on_fd = PyObject_New(struct reader, binding_type);
-    if (on_fd == NULL) {
-        free(b);
+    b->on_fd = make_reader(c, b, false);
+    b->on_turn = make_reader(c, b, true);
+    if (b->on_fd == NULL || b->on_turn == NULL) {
+        close_binding(b);
         return NULL;
     }
-    core_ref(c);
-    on_fd->core = c;
-    on_fd->binding = b;
-    b->on_fd = (PyObject *)on_fd;
     b->loop = loop;
     Py_INCREF(loop);
     b->thread = PyThread_get_thread_ident();
@@ -251,30 +268,7 @@ int binding_schedule(struct core *c, struct binding *b)
         return 0;
     }
     b->due = true;
-    return call_void(b, "call_soon", Py_BuildValue("(O)", b->on_fd));
-}
-
-/* Turns of ours that may wait at once: one that was asked for, and one for each descriptor that is readable. */
-#define OWN_TURNS 3
-
-bool binding_others_wait(const struct binding *b)
-{
-    Py_ssize_t n = b->ready == NULL ? 0 : PyObject_Size(b->ready);
-    bool others = n > OWN_TURNS;
-
-    if (n <= (b->due ? 1 : 0)) {
-        return false;
-    }
-    for (Py_ssize_t i = 0; i < n && !others; i++) {
-        PyObject *handle = PySequence_GetItem(b->ready, i);
-        PyObject *callback = handle == NULL ? NULL : PyObject_GetAttr(handle, callback_name);
-
-        others = callback != b->on_fd;
-        Py_XDECREF(callback);
-        Py_XDECREF(handle);
-        PyErr_Clear();
-    }
-    return others;
+    return call_void(b, "call_soon", Py_BuildValue("(O)", b->on_turn));
 }
 
 /* Progress outside of a loop's turn leaves the worker unarmed: whoever sleeps on it looks again. */
@@ -310,7 +304,9 @@ static PyObject *reader_call(PyObject *self, PyObject *args, PyObject *kwargs)
 
     (void)args;
     (void)kwargs;
-    if (b == NULL) {
+    /* Once in each round of the loop: whoever was woken before the next messages were sent comes before those
+     * who wait for them. */
+    if (b == NULL || (b->due && !reader->turn)) {
         Py_RETURN_NONE;
     }
     b->due = false;
@@ -318,8 +314,7 @@ static PyObject *reader_call(PyObject *self, PyObject *args, PyObject *kwargs)
     for (;;) {
         r = core_progress(c);
         b->telling = true;
-        /* Who waits for what ends only now comes after those whose turn it was before. */
-        told = core_drain(c, binding_others_wait(b) ? NULL : b);
+        told = core_drain(c, b);
         if (reader->binding == NULL || c->closed) {
             Py_RETURN_NONE; /* a callback closed the worker */
         }
@@ -375,6 +370,5 @@ int loop_import(void)
     get_running_loop = PyObject_GetAttrString(m, "_get_running_loop");
     Py_DECREF(m);
     binding_type = (PyTypeObject *)PyType_FromSpec(&spec);
-    callback_name = PyUnicode_InternFromString("_callback");
-    return get_running_loop == NULL || binding_type == NULL || callback_name == NULL ? -1 : 0;
+    return get_running_loop == NULL || binding_type == NULL ? -1 : 0;
 }

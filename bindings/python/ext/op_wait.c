@@ -31,6 +31,12 @@ static void spin_unlocked(struct op *op, uint32_t spin_ns)
     } while (!op_over(op) && now - idle < spin_ns && now - start < TURN_NS);
 }
 
+/* Others of this loop wait for their turn: do not hold them up. */
+static bool loop_is_busy(const struct binding *b)
+{
+    return b->ready != NULL && PyObject_Size(b->ready) > (b->due ? 1 : 0);
+}
+
 void op_settle(struct op *op)
 {
     core_drain(op->core, NULL);
@@ -52,8 +58,8 @@ static int spin(struct op *op)
     if (b == NULL || binding_schedule(c, b) < 0) {
         return -1;
     }
-    core_spin(c, op, binding_others_wait(b) ? 1 : QUICK);
-    if (!op_over(op) && spin_now >= 2000 && !binding_others_wait(b)) {
+    core_spin(c, op, loop_is_busy(b) ? 1 : QUICK);
+    if (!op_over(op) && spin_now >= 2000 && !loop_is_busy(b)) {
         UNLOCKED(spin_unlocked(op, spin_now));
         c->spin_now =
             op_over(op) ? (spin_now * 2 < c->spin_ns ? spin_now * 2 : c->spin_ns) : spin_now / 2;
