@@ -1541,7 +1541,7 @@ HWS_API int32_t hws_put(hws_id rkey, uint64_t address, const void *buffer, uint6
 /**
  * Write to the peer's memory, then tell its application: HWS_EVENT_NOTIFY with `value`, delivered
  * to the sink of the peer's endpoint when the data is there. Notifications of an endpoint arrive in
- * the order they were posted.
+ * the order they were posted. Value and length are what the writer says.
  * @param address  at the peer, inside the key's memory
  * @param length   bytes (entries with HWS_OP_IOV); 0: only tell
  * @param value    the event's `tag`

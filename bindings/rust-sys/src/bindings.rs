@@ -1768,7 +1768,7 @@ unsafe extern "C" {
     /// Threads: any. Blocks: no. Owns: the buffer is the library's until the final event. Returns: 0, HWS_DONE, HWS_E_INVALID (out of bounds), HWS_E_UNSUPPORTED (no HWS_FEATURE_RMA), or as hws_tag_send().
     pub fn hws_put(rkey: hws_id, address: u64, buffer: *const c_void, length: u64, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
 
-    /// Write to the peer's memory, then tell its application: HWS_EVENT_NOTIFY with `value`, delivered to the sink of the peer's endpoint when the data is there. Notifications of an endpoint arrive in the order they were posted.
+    /// Write to the peer's memory, then tell its application: HWS_EVENT_NOTIFY with `value`, delivered to the sink of the peer's endpoint when the data is there. Notifications of an endpoint arrive in the order they were posted. Value and length are what the writer says.
     ///
     /// Threads: any. Blocks: no. Owns: the buffer is the library's until the final event. Returns: as hws_put(); HWS_E_UNSUPPORTED also where UCX does the put itself (RDMA, raw endpoints).
     pub fn hws_put_notify(rkey: hws_id, address: u64, buffer: *const c_void, length: u64, value: u64, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
