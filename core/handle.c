@@ -11,7 +11,7 @@ int32_t hws__table_init(struct hws__table *t, unsigned generation_bits, unsigned
     memset(t, 0, sizeof *t);
     t->generation_bits = generation_bits;
     t->slot_bits = slot_bits;
-    t->chunk_bits = slot_bits < 10 ? slot_bits : 10;
+    t->chunk_bits = slot_bits < HWS__CHUNK_BITS ? slot_bits : HWS__CHUNK_BITS;
     t->chunks = calloc((size_t)1 << (slot_bits - t->chunk_bits), sizeof *t->chunks);
     if (t->chunks == NULL) {
         return HWS_E_NO_MEMORY;

@@ -43,8 +43,11 @@ struct hws__table {
     struct hws__list free[HWS__KINDS];
 };
 
-/** The table of the process. */
+/** The table of the process, and its widths, which the compiler may rely on. */
 extern struct hws__table hws__objects;
+#define HWS__GENERATION_BITS 21u
+#define HWS__SLOT_BITS 28u
+#define HWS__CHUNK_BITS 10u
 
 int32_t hws__table_init(struct hws__table *t, unsigned generation_bits, unsigned slot_bits);
 void hws__table_destroy(struct hws__table *t);
@@ -94,15 +97,17 @@ static inline hws_id hws__obj_at(struct hws__table *t, uint32_t slot)
 /** The object named by `id`, or null. The pointer is readable for ever, the answer is a snapshot. */
 static inline void *hws__obj_find(struct hws__table *t, hws_id id)
 {
-    uint32_t slot = (uint32_t)(id & ((UINT64_C(1) << t->slot_bits) - 1));
+    unsigned slot_bits = t == &hws__objects ? HWS__SLOT_BITS : t->slot_bits;
+    unsigned chunk_bits = t == &hws__objects ? HWS__CHUNK_BITS : t->chunk_bits;
+    uint32_t slot = (uint32_t)(id & ((UINT64_C(1) << slot_bits) - 1));
     struct hws__obj *o;
 
     if (slot >= atomic_load_explicit(&t->used, memory_order_acquire) || id == 0) {
         return NULL;
     }
     o = atomic_load_explicit(
-        &atomic_load_explicit(&t->chunks[slot >> t->chunk_bits],
-                              memory_order_acquire)[slot & ((1u << t->chunk_bits) - 1)],
+        &atomic_load_explicit(&t->chunks[slot >> chunk_bits],
+                              memory_order_acquire)[slot & ((1u << chunk_bits) - 1)],
         memory_order_acquire);
     if (o == NULL || atomic_load_explicit(&o->id, memory_order_acquire) != id) {
         return NULL;

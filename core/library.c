@@ -30,7 +30,7 @@ static void forked(void)
 
 static void start(void)
 {
-    once_result = hws__table_init(&hws__objects, 21, 28);
+    once_result = hws__table_init(&hws__objects, HWS__GENERATION_BITS, HWS__SLOT_BITS);
     if (once_result == HWS_OK) {
         pthread_atfork(NULL, NULL, forked);
         atomic_store(&hws__library_state, HWS__READY);

@@ -152,7 +152,9 @@ static inline void set_sink(struct hws__op *op, struct hws__worker *w, const hws
     op->callback = opts->callback;
     op->callback_arg = opts->callback_arg;
     op->queue = queue;
-    op->queue_id = queue != NULL ? opts->queue : 0;
+    if (queue != NULL) {
+        op->queue_id = opts->queue;
+    }
     op->user = opts->user;
     atomic_store_explicit(&op->flags, opts->flags, memory_order_relaxed);
     op->kind = (uint8_t)kind;

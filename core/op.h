@@ -50,7 +50,8 @@ enum hws__stage {
 #define HWS__SLEPT_ON 2
 
 struct hws__op {
-    _Atomic uint64_t id; /* 0 while free */
+    /* What every operation uses comes first, in four cache lines. */
+    _Alignas(64) _Atomic uint64_t id; /* 0 while free */
     /* A canceller reads it before it knows that the operation is still the one it means. */
     _Atomic(struct hws__worker *) worker;
     struct hws__endpoint *ep; /* null: of the worker */
@@ -58,12 +59,13 @@ struct hws__op {
     uint64_t length;
     uint64_t tag; /* also the header of a tagged message: must stay until UCX is done */
     uint64_t mask;
-    struct hws__list match; /* posted receives, or the list of events to deliver */
-    struct hws__list link;  /* operations of the endpoint or worker */
-    uint8_t kind;           /* HWS_EVENT_* */
+    uint8_t kind; /* HWS_EVENT_* */
     uint8_t stage;
     bool pooled;    /* came from the pool: returns there */
     int32_t wanted; /* the code to end with if it is ended early: asked for by cancel or deadline */
+
+    struct hws__list match; /* posted receives, or the list of events to deliver */
+    struct hws__list link;  /* operations of the endpoint or worker */
     _Atomic uint32_t flags; /* HWS_OP_*; a close may detach it while others wait */
     uint32_t memory_kind;
     struct hws__scope *scope; /* where a receive is posted */
@@ -76,32 +78,32 @@ struct hws__op {
     hws_event_fn callback;
     void *callback_arg;
     struct hws__queue *queue;
-    hws_id queue_id;
     uint64_t user;
-
+    hws_id source;
     int32_t status;
     uint32_t event_flags;
+    uint32_t heap; /* index in the worker's heap of deadlines + 1, 0: none */
+    _Atomic uint32_t done;
+    uint32_t slot, generation;
+
     uint64_t done_length;
     uint64_t done_tag;
     const char *detail;
     const void *record;         /* what the event's detail is on success, and after HWS_E_CUDA */
     struct hws__message *multi; /* of a multi-buffer receive that waits for parts */
-    hws_id source;
+    void *ucx;                  /* the UCX request */
+    void *extra;                /* memory to free at the end (long headers, long iov) */
+    struct hws__op *next;       /* free list, submissions */
 
-    void *ucx;                    /* the UCX request */
+    hws_id queue_id;              /* if there is a queue */
     struct hws__rkey *rkey;       /* remote memory access: the key, if UCX uses it */
     struct hws__rma_job *job;     /* remote memory access: its messages that wait, or null */
     struct hws__uworker *uworker; /* that holds it */
     uint64_t deadline;
-    uint32_t heap; /* index in the worker's heap of deadlines + 1, 0: none */
-    _Atomic uint32_t done;
-    uint32_t slot, generation;
-    struct hws__op *next; /* free list, submissions */
-
-    void *extra; /* memory to free at the end (long headers, long iov) */
     void (*command)(struct hws__worker *, void *); /* a submission that is a command */
     hws_task_fn task_fn;
     uint64_t period;
+
     hws_iov iov[HWS__OP_IOV];
     union {
         char header[HWS__OP_HEADER];

@@ -32,7 +32,7 @@ static inline bool hws__owned(const struct hws__worker *w)
 bool hws__own_compete(struct hws__worker *w);
 
 /** Own if nobody does. */
-static inline bool hws__own_try(struct hws__worker *w)
+static inline __attribute__((always_inline)) bool hws__own_try(struct hws__worker *w)
 {
     uintptr_t self = hws__self();
 
@@ -57,7 +57,7 @@ static inline bool hws__own_try(struct hws__worker *w)
     return true;
 }
 
-static inline void hws__own_release(struct hws__worker *w)
+static inline __attribute__((always_inline)) void hws__own_release(struct hws__worker *w)
 {
     /* In this order: a competitor that finds no owner may trust `inside`. */
     atomic_store_explicit(&w->favour.inside, 0, memory_order_release);

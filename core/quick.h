@@ -104,11 +104,12 @@ static inline void hws__quick_param(const struct hws__quick *q, ucp_request_para
     param->memory_type = UCS_MEMORY_TYPE_HOST;
 }
 
+/* By value, so that what describes a send stays in registers until one of these needs it. */
 /** UCX did not take it at once. */
-int32_t hws__quick_pending(const struct hws__quick *q, const hws_op_opts *in, ucs_status_ptr_t ptr,
+int32_t hws__quick_pending(struct hws__quick q, const hws_op_opts *in, ucs_status_ptr_t ptr,
                            hws_id *out);
 /** Fill opts.result. */
-void hws__quick_result(const struct hws__quick *q, const hws_op_opts *in);
+void hws__quick_result(struct hws__quick q, const hws_op_opts *in);
 
 /** It is done: give the worker back. */
 static inline void hws__quick_leave(struct hws__worker *w, bool nested)
@@ -126,7 +127,7 @@ static inline __attribute__((always_inline)) int32_t hws__quick_end(const struct
     struct hws__endpoint *ep = q->ep;
 
     if (__builtin_expect(ptr != NULL, 0)) {
-        return hws__quick_pending(q, in, ptr, out);
+        return hws__quick_pending(*q, in, ptr, out);
     }
     hws__credit_spend(&ep->credit, q->sort, q->length + q->header);
     ep->traffic.out[q->traffic].count++;
@@ -136,7 +137,7 @@ static inline __attribute__((always_inline)) int32_t hws__quick_end(const struct
     }
     hws__quick_leave(ep->worker, q->nested);
     if (in->result != NULL) {
-        hws__quick_result(q, in);
+        hws__quick_result(*q, in);
     }
     if (out != NULL) {
         *out = 0;

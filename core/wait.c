@@ -264,28 +264,36 @@ static int32_t outcome(hws_id id, int32_t status, hws_event *event)
     return event != NULL || status >= 0 ? HWS_OK : hws__fail(status, id, "%s", detail_text);
 }
 
-int32_t hws_wait(hws_id id, uint64_t timeout_ns, hws_event *event)
+/* However long it takes, whoever makes progress. */
+static __attribute__((noinline)) int32_t wait_long(struct hws__op *op, hws_id id,
+                                                   uint64_t timeout_ns, hws_event *event)
 {
-    struct wait t = {.over = one_over, .id = id};
+    struct wait t = {.over = one_over, .op = op, .id = id, .worker = op->worker};
     int32_t r = HWS_OK;
 
-    HWS__ENTER();
-    if ((t.op = waitable(id, &r)) == NULL) {
-        return r;
-    }
-    if (timeout_ns != 0 &&
-        atomic_load_explicit(&t.op->worker->waiters, memory_order_relaxed) == 0 &&
-        wait_quick(t.op, id, event, &r)) {
-        return outcome(id, r, event);
-    }
-    t.worker = t.op->worker;
     if (!one_over(&t)) {
         wait_run(&t, timeout_ns);
     }
     if (!one_over(&t)) {
         return hws__fail(HWS_E_TIMED_OUT, id, "the operation goes on");
     }
-    return take(t.op, id, event, &r) ? outcome(id, r, event) : hws__op_id_error(id);
+    return take(op, id, event, &r) ? outcome(id, r, event) : hws__op_id_error(id);
+}
+
+int32_t hws_wait(hws_id id, uint64_t timeout_ns, hws_event *event)
+{
+    struct hws__op *op;
+    int32_t r = HWS_OK;
+
+    HWS__ENTER();
+    if ((op = waitable(id, &r)) == NULL) {
+        return r;
+    }
+    if (timeout_ns != 0 && atomic_load_explicit(&op->worker->waiters, memory_order_relaxed) == 0 &&
+        wait_quick(op, id, event, &r)) {
+        return outcome(id, r, event);
+    }
+    return wait_long(op, id, timeout_ns, event);
 }
 
 static bool many_over(struct wait *t)
