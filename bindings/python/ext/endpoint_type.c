@@ -3,6 +3,7 @@
  * calls that block (hawser.sync.Endpoint).
  */
 #include "endpoint.h"
+#include "ucp.h"
 #include <structmember.h>
 
 PyTypeObject *endpoint_type;
@@ -141,15 +142,17 @@ static PyObject *own(PyObject *self, PyObject *type)
 
     (void)self;
     if (!PyType_Check(type)) {
-        PyErr_SetString(PyExc_TypeError, "a subclass of Endpoint or SyncEndpoint is needed");
+        PyErr_SetString(PyExc_TypeError, "a subclass of one of the endpoints is needed");
         return NULL;
     }
     if (PyType_IsSubtype((PyTypeObject *)(void *)type, endpoint_type)) {
         m = methods;
     } else if (PyType_IsSubtype((PyTypeObject *)(void *)type, sync_type)) {
         m = sync_methods;
+    } else if (PyType_IsSubtype((PyTypeObject *)(void *)type, ucp_type)) {
+        m = ucp_methods;
     } else {
-        PyErr_SetString(PyExc_TypeError, "a subclass of Endpoint or SyncEndpoint is needed");
+        PyErr_SetString(PyExc_TypeError, "a subclass of one of the endpoints is needed");
         return NULL;
     }
     for (; m->ml_name != NULL; m++) {

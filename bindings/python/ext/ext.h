@@ -69,6 +69,7 @@ struct core {
 enum result {
     RESULT_NONE,
     RESULT_LENGTH,
+    RESULT_UCP,   /* True, see ucp.c */
     RESULT_KEEP,  /* the object kept with it */
     RESULT_CALL,  /* `keep` is called with the operation */
     RESULT_ID,    /* source of the event */
@@ -98,6 +99,11 @@ struct op {
     unsigned long thread;
     PyObject *callback, *context;
     PyObject *more; /* further callbacks: list of (callback, context) */
+    /* Of hawser.ucp, see ucp.c. */
+    PyObject *ucp,
+        *buffer; /* the endpoint, null for all others, and what was given to be sent or filled */
+    bool receives;
+    uint64_t number, expected; /* which message of the endpoint, and its bytes */
 };
 
 /** Memory that was borrowed from a Python object. */

@@ -1,4 +1,5 @@
 #include "ext.h"
+#include "ucp.h"
 
 PyTypeObject *add_type(PyObject *module, const char *name, PyType_Spec *spec)
 {
@@ -21,7 +22,8 @@ PyMODINIT_FUNC PyInit__core(void)
         PyModule_AddFunctions(m, plan_functions) < 0 ||
         PyModule_AddFunctions(m, query_functions) < 0 || errors_import() < 0 ||
         memory_import() < 0 || loop_import() < 0 || op_import(m) < 0 || buffer_import(m) < 0 ||
-        worker_import(m) < 0 || endpoint_import(m) < 0 || multi_import(m) < 0) {
+        worker_import(m) < 0 || endpoint_import(m) < 0 || ucp_import(m) < 0 ||
+        multi_import(m) < 0) {
         Py_XDECREF(m);
         return NULL;
     }

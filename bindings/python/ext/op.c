@@ -4,6 +4,7 @@
  * other object.
  */
 #include "op.h"
+#include "ucp.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,6 +74,7 @@ static void drop_rest(struct op *op)
     Py_CLEAR(op->callback);
     Py_CLEAR(op->context);
     Py_CLEAR(op->more);
+    ucp_drop(op);
     free(op->text);
     op->text = NULL;
 }
@@ -85,7 +87,8 @@ static void op_dealloc(PyObject *self)
 
     op->result = RESULT_NONE;
     op_give_back(op);
-    if (op->multi != NULL || op->loop != NULL || op->callback != NULL || op->text != NULL) {
+    if (op->multi != NULL || op->loop != NULL || op->callback != NULL || op->text != NULL ||
+        op->ucp != NULL) {
         drop_rest(op);
     }
     if (--c->ops == 0) {
@@ -195,17 +198,18 @@ PyObject *op_posted(struct op *op, int32_t r)
     atomic_store_explicit(&op->ended, 1, memory_order_relaxed);
     op->told = true;
     op_give_back(op);
+    if (op->ucp != NULL) {
+        ucp_told(op);
+    }
     return (PyObject *)op;
 }
 /* ---- The result ---- */
 
-PyObject *op_failure(struct op *op)
+/* Of one that the library ended: hawser's own exception. */
+static PyObject *failure_of_library(struct op *op)
 {
     PyObject *r, *e;
 
-    if (op->cancelled) {
-        return PyObject_CallNoArgs(op_cancelled_error);
-    }
     if (op->status >= 0) {
         Py_RETURN_NONE;
     }
@@ -220,11 +224,25 @@ PyObject *op_failure(struct op *op)
     return e;
 }
 
+PyObject *op_failure(struct op *op)
+{
+    PyObject *e;
+
+    if (op->cancelled) {
+        return PyObject_CallNoArgs(op_cancelled_error);
+    }
+    e = failure_of_library(op);
+    return e != NULL && op->ucp != NULL && ucp_failed(op) ? ucp_failure(op, e) : e;
+}
+
 PyObject *op_value(struct op *op)
 {
-    if (op->cancelled || op->status < 0) {
+    if (op->cancelled || op->status < 0 || (op->ucp != NULL && ucp_failed(op))) {
         PyObject *e = op_failure(op);
 
+        if (e == Py_None) {
+            return e;
+        }
         if (e != NULL) {
             PyErr_SetObject((PyObject *)Py_TYPE(e), e);
             Py_DECREF(e);
@@ -234,6 +252,8 @@ PyObject *op_value(struct op *op)
     switch (op->result) {
     case RESULT_LENGTH:
         return PyLong_FromUnsignedLongLong(op->length);
+    case RESULT_UCP:
+        Py_RETURN_TRUE;
     case RESULT_ID:
         return PyLong_FromUnsignedLongLong(op->source);
     case RESULT_TAG:

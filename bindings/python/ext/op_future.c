@@ -3,6 +3,7 @@
  */
 #include "op.h"
 #include "arguments.h"
+#include "ucp.h"
 
 PyObject *op_cancelled_error;
 static PyObject *invalid_state, *copy_context, *run_name;
@@ -75,6 +76,9 @@ void op_tell(struct op *op, struct binding *direct)
 
     op->told = true;
     op_give_back(op);
+    if (op->ucp != NULL) {
+        ucp_told(op);
+    }
     if (op->since != 0) {
         /* It went to sleep for a time that a spin would have bridged: spin again from now on. */
         if (now_ns() - op->since < c->spin_ns) {

@@ -1,6 +1,6 @@
 """The C extension."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Self, TypeVar
 
 T = TypeVar("T", bound=type)
@@ -83,6 +83,18 @@ class Endpoint:
     ) -> Operation: ...
     def _attach(self, worker: Worker, id: int, /) -> None: ...
 
+class UcpEndpoint:
+    """Base of hawser.ucp's Endpoint."""
+
+    _send_count: int
+    _recv_count: int
+    _finished_recv_count: int
+    _close_after_n_recv: int | None
+    def send(self, buffer: Any, tag: Any = None, force_tag: bool = False) -> Coroutine[Any, Any, bool | None]: ...
+    def recv(self, buffer: Any, tag: Any = None, force_tag: bool = False) -> Coroutine[Any, Any, bool]: ...
+    def _bind(self, endpoint: Endpoint, send_tag: int, recv_tag: int, exact: bool, /) -> None: ...
+    def _unbind(self) -> None: ...
+
 class SyncEndpoint:
     """An endpoint whose calls block until the operation has ended."""
 
@@ -107,6 +119,7 @@ class SyncEndpoint:
     def _attach(self, worker: Worker, id: int, /) -> None: ...
 
 def own(type: T, /) -> T: ...
+def array_class(type: T, /) -> T: ...
 def library(ucx: str | None, /) -> dict[str, Any]: ...
 def context_open(
     features: int,

@@ -22,7 +22,16 @@ from hawser._endpoint import connect as _connect
 from . import comm
 from ._libs import of_dask, ucx_api
 from ._libs.arr import Array
-from ._libs.exceptions import LOST, ErrorCode, HawserError, UCXPeerLost, check_short, translate, translate_receive
+from ._libs.exceptions import (
+    LOST,
+    ErrorCode,
+    HawserError,
+    UCXPeerLost,
+    check_short,
+    too_short,
+    translate,
+    translate_receive,
+)
 from ._libs.ucx_api import is_am_supported  # noqa: F401 (programs find it here too)
 from ._libs.utils import nvtx_annotate
 from .continuous_ucx_progress import BlockingMode, NonBlockingMode
@@ -393,8 +402,12 @@ def _is_array(buffer: Any) -> Any:
     return buffer.source if isinstance(buffer, Array) else buffer
 
 
-class Endpoint:
-    """A connection to a peer. Made by create_endpoint(), create_endpoint_from_worker_address() and listeners."""
+@_core.own
+class Endpoint(_core.UcpEndpoint):
+    """A connection to a peer. Made by create_endpoint(), create_endpoint_from_worker_address() and listeners.
+
+    send() and recv() are of C: they give hawser's awaitables for the usual messages, else the coroutines below.
+    """
 
     # Whether a message that is shorter than the buffer is an error.
     _exact = True
@@ -411,14 +424,12 @@ class Endpoint:
         self._msg_recv = tags["msg_recv"] if tags else 0
         self._hash: Callable[[Any], int] = hash if endpoint.of_ucxpy else _portable_hash
         self._hashes: dict[Any, tuple[int, int]] = {}
-        self._send_count = 0
-        self._recv_count = 0
-        self._finished_recv_count = 0
         self._shutting_down_peer = False
-        self._close_after_n_recv: int | None = None
         self._peer_closes = False
         self._aborted = False
         self._told = False
+        if tags and not endpoint.of_ucxpy:
+            self._bind(self._hawser, self._msg_send, self._msg_recv, self._exact)
 
     @property
     def uid(self) -> int:
@@ -436,6 +447,7 @@ class Endpoint:
     def abort(self) -> None:
         """Close at once, here: what is pending ends with UCXCanceled."""
         self._aborted = True
+        self._unbind()
         ep, self._ep = self._ep, None
         if ep is not None:
             logger.debug("Endpoint.abort(): %s", hex(self._uid))
@@ -533,12 +545,8 @@ class Endpoint:
 
     # ---- Tagged messages ----
 
-    async def send(self, buffer: Any, tag: Any = None, force_tag: bool = False) -> bool | None:
-        """Send a buffer.
-
-        tag: anything hashable that the receiver names too; with force_tag an int that is used as it
-        is. Raises UCXCloseError, UCXConnectionReset, UCXError.
-        """
+    async def _send(self, buffer: Any, tag: Any, force_tag: bool) -> bool | None:
+        """send() of what is not usual."""
         hawser = self._hawser
         if hawser._error is not None or self._ep is None or self._tags is None:
             self._look()
@@ -557,19 +565,29 @@ class Endpoint:
         return True
 
     def _send_failed(self, e: HawserError, wire: int, buffer: Any) -> None:
-        name = self._describe("Send", self._send_count - 1, wire, buffer)
+        error = self._send_failure(e, self._describe("Send", self._send_count - 1, wire, buffer))
+        if error is not None:
+            raise error from e
+
+    def _send_failure(self, e: HawserError, name: str) -> Exception | None:
+        """What a send raises; None: nothing, it returns None, as where the peer has closed."""
         error: Exception = translate(e, name)
         if self._tags is None and e.code in LOST and not self._aborted:
             error = UCXPeerLost(f"<{name}>")
-        if not isinstance(error, UCXCanceled) or self._aborted:
-            raise error from e
+        return error if not isinstance(error, UCXCanceled) or self._aborted else None
 
-    async def recv(self, buffer: Any, tag: Any = None, force_tag: bool = False) -> bool:
-        """Receive into a writable buffer of the message's size.
+    def _failure(
+        self, error: HawserError | None, receives: bool, buffer: Any, number: int, got: int, expected: int
+    ) -> Exception | None:
+        """What an awaitable of send() or recv() raises. error: None for a message that is too short."""
+        if not receives:
+            assert error is not None
+            return self._send_failure(error, self._describe("Send", number, self._msg_send, buffer))
+        name = self._describe("Recv", number, self._msg_recv, buffer)
+        return too_short(name, got, expected) if error is None else translate_receive(error, name)
 
-        Raises UCXMsgTruncated if the message is shorter, UCXError if it is longer, UCXCanceled if the
-        endpoint is closed meanwhile.
-        """
+    async def _recv(self, buffer: Any, tag: Any, force_tag: bool) -> bool:
+        """recv() of what is not usual."""
         hawser = self._hawser
         wire = self._msg_recv if tag is None and not force_tag and self._tags else self._tag(tag, force_tag, 1)
         if type(buffer) is Array:
@@ -727,6 +745,10 @@ class Endpoint:
     def _received(self) -> None:
         """One message more; the last one that is to come closes the endpoint."""
         self._finished_recv_count += 1
+        self._counted()
+
+    def _counted(self) -> None:
+        """A message was received and counted."""
         if self._finished_recv_count == self._close_after_n_recv:
             self._all_received()
 

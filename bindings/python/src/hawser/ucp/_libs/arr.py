@@ -17,6 +17,7 @@ def _strides_of(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+@_core.array_class
 class Array:
     """What a buffer is: where, how long, which shape. `obj` is the object that owns the memory."""
 

@@ -94,10 +94,15 @@ def translate_receive(error: HawserError, name: str) -> UCXBaseException:
     return translate(error, name)
 
 
-def check_short(name: str, got: int, expected: int) -> None:
+def too_short(name: str, got: int, expected: int) -> UCXMsgTruncated:
     """In UCX-Py a message that is shorter than the buffer is an error."""
+    return UCXMsgTruncated(f"<{name}>: length mismatch: {got} (got) != {expected} (expected)")
+
+
+def check_short(name: str, got: int, expected: int) -> None:
+    """Raise it if the message is."""
     if got != expected:
-        raise UCXMsgTruncated(f"<{name}>: length mismatch: {got} (got) != {expected} (expected)")
+        raise too_short(name, got, expected)
 
 
 @contextlib.contextmanager
@@ -128,6 +133,7 @@ __all__ = [
     "UCXWarning",
     "check_short",
     "log_errors",
+    "too_short",
     "translate",
     "translate_receive",
 ]

@@ -1,0 +1,163 @@
+"""What send() and recv() of hawser.ucp give behaves as UCX-Py's coroutines do. TIMEOUT: 120"""
+
+import asyncio
+import sys
+
+import numpy as np
+import pytest
+import ucp._libs.arr
+from ucp_support import connected, event_loop_policy, fresh_ucp  # noqa: F401
+
+import ucp
+from hawser._core import Operation
+
+
+async def _both():
+    """The two ends of a connection, and what is to be closed."""
+    accepted = asyncio.get_running_loop().create_future()
+    listener, client = await connected(accepted.set_result)
+    return listener, client, await accepted
+
+
+async def _close(*things):
+    for thing in things:
+        closed = thing.close()
+        if closed is not None:
+            await closed
+
+
+@pytest.mark.parametrize("wrap", [lambda coroutine: coroutine, asyncio.create_task], ids=["itself", "task"])
+async def test_gather(wrap):
+    listener, client, server = await _both()
+    into = [bytearray(4) for _ in range(20)]
+    gotten = asyncio.gather(*(wrap(server.recv(b)) for b in into))
+    assert await asyncio.gather(*(wrap(client.send(b"%04d" % i)) for i in range(20))) == [True] * 20
+    assert await gotten == [True] * 20
+    assert [bytes(b) for b in into] == [b"%04d" % i for i in range(20)]
+    assert (client._send_count, server._recv_count, server._finished_recv_count) == (20, 20, 20)
+    await _close(client, server, listener)
+
+
+async def test_each_is_its_own():
+    """Sends that are done at once are not one object: a set of them has as many."""
+    listener, client, server = await _both()
+    n = 0
+    for done in asyncio.as_completed([client.send(b"x") for _ in range(5)]):
+        assert await done is True
+        n += 1
+    assert n == 5
+    await _close(client, server, listener)
+
+
+async def test_ways_of_giving_arguments():
+    listener, client, server = await _both()
+    data, into = np.arange(10), np.zeros(10, "i8")
+    for send, receive in [
+        (lambda: client.send(data), lambda: server.recv(into)),
+        (lambda: client.send(buffer=data), lambda: server.recv(buffer=into)),
+        (lambda: client.send(data, None, False), lambda: server.recv(into, tag=None, force_tag=False)),
+        (lambda: client.send(ucp._libs.arr.Array(data)), lambda: server.recv(ucp._libs.arr.Array(into))),
+        (lambda: client.send(data, "a tag"), lambda: server.recv(into, "a tag")),
+        (lambda: client.send(data, tag=7, force_tag=True), lambda: server.recv(into, tag=7, force_tag=True)),
+    ]:
+        into[:] = 0
+        assert await asyncio.gather(send(), receive()) == [True, True]
+        assert (into == data).all()
+    assert isinstance(server.recv(into), Operation)
+    for wrong in [(), (data, None, False, 1)]:
+        with pytest.raises(TypeError):
+            client.send(*wrong)
+    with pytest.raises(TypeError):
+        client.send(data, colour=1)
+    await _close(client, server, listener)
+
+
+async def test_bad_buffers_are_told_when_awaited():
+    listener, client, server = await _both()
+    not_contiguous = client.send(np.arange(10)[::2])
+    read_only = server.recv(b"1234567890")
+    with pytest.raises(ValueError, match="contiguous"):
+        await not_contiguous
+    with pytest.raises(ValueError, match="readonly"):
+        await read_only
+    assert server._finished_recv_count == 0
+    await _close(client, server, listener)
+
+
+@pytest.mark.parametrize("wrap", [lambda coroutine: coroutine, asyncio.create_task], ids=["itself", "task"])
+async def test_failures_of_a_gather(wrap):
+    """A short message, one that is too long, and one that never comes."""
+    listener, client, server = await _both()
+    gotten = asyncio.gather(*(wrap(server.recv(bytearray(4))) for _ in range(3)), return_exceptions=True)
+    await client.send(b"123")
+    await client.send(b"12345")
+    await asyncio.sleep(0.2)
+    server.abort()
+    short, long, never = await gotten
+    assert isinstance(short, ucp.exceptions.UCXMsgTruncated) and "3 (got) != 4 (expected)" in str(short)
+    assert isinstance(long, ucp.exceptions.UCXError) and "Recv #001" in str(long)
+    assert isinstance(never, ucp.exceptions.UCXCanceled) and "nbytes: 4, type: <class 'bytearray'>" in str(never)
+    assert long.__cause__ is not None
+    assert server._finished_recv_count == 0
+    await _close(client, listener)
+
+
+async def test_messages_that_nobody_asks_for_count():
+    """close_after_n_recv() closes also if the results of the receives are never looked at."""
+    listener, client, server = await _both()
+    server.close_after_n_recv(3)
+    pending = [asyncio.ensure_future(server.recv(bytearray(1))) for _ in range(3)]
+    for _ in range(3):
+        await client.send(b"x")
+    async with asyncio.timeout(10):
+        while not server.closed():
+            await asyncio.sleep(0.01)
+    assert all(p.done() for p in pending) and server._finished_recv_count == 3
+    await _close(client, listener)
+
+
+async def test_a_cancelled_receive_does_not_count():
+    listener, client, server = await _both()
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(server.recv(bytearray(1)), 0.05)
+    task = asyncio.create_task(server.recv(bytearray(1)))
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert server._finished_recv_count == 0
+    into = bytearray(2)
+    await client.send(b"ok")
+    await server.recv(into)
+    assert into == b"ok" and server._finished_recv_count == 1
+    await _close(client, server, listener)
+
+
+async def test_nothing_is_kept():
+    """Buffers and endpoints are free once their operations have ended."""
+    listener, client, server = await _both()
+    data, into = bytearray(8), bytearray(8)
+    for _ in range(100):
+        await client.send(data)
+        await server.recv(into)
+    for failing in (lambda: server.recv(bytearray(9)), lambda: server.recv(bytearray(7))):
+        await client.send(data)
+        with pytest.raises((ucp.exceptions.UCXMsgTruncated, ucp.exceptions.UCXError)):
+            await failing()
+    before = sys.getrefcount(data), sys.getrefcount(into), sys.getrefcount(client), sys.getrefcount(server)
+    for _ in range(100):
+        await client.send(data)
+        await server.recv(into)
+    assert before == (
+        sys.getrefcount(data),
+        sys.getrefcount(into),
+        sys.getrefcount(client),
+        sys.getrefcount(server),
+    )
+    data.append(1)  # not exported any more
+    into.append(1)
+    waiting = server.recv(bytearray(1))
+    await client.close()
+    with pytest.raises(ucp.exceptions.UCXCanceled):
+        await waiting
+    await _close(server, listener)  # that they are free is checked by reset(), after each test
