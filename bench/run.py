@@ -484,7 +484,7 @@ def cases(bench):
     yield (
         "python-flight",
         python_pair("flight", "await", "streams", 20, 1e3, "thousand a second"),
-        ("--each", n(200)),
+        ("--each", n(1000)),
         True,
     )
     yield "python-idle", python_pair("idle", "with", "alone", 0.99, 1e6, "million a second"), (), True

@@ -1,16 +1,17 @@
 /* Arguments of fast calls by name, and what is wrong with them. */
 #include "arguments.h"
 
-/* Names in calls are interned: nearly always the very object is found. */
+/* Names in calls are interned, or one caller's constant: nearly always the very object is found. */
 static int find(struct signature *s, PyObject *name)
 {
     for (int i = 0; i < s->count; i++) {
-        if (name == s->interned[i]) {
+        if (name == s->interned[i] || name == s->alias[i]) {
             return i;
         }
     }
     for (int i = 0; i < s->count; i++) {
         if (PyUnicode_CompareWithASCIIString(name, s->names[i]) == 0) {
+            replace(&s->alias[i], Py_NewRef(name));
             return i;
         }
     }

@@ -12,6 +12,7 @@ struct signature {
     int count, needed;
     const char *names[ARGUMENTS_MAX];
     PyObject *interned[ARGUMENTS_MAX]; /* made at the first call by name */
+    PyObject *alias[ARGUMENTS_MAX];    /* a name that was given by another object: asyncio's are */
 };
 
 /** Put the arguments into `out` (borrowed; null: not given). -1 with an error set. */

@@ -141,6 +141,11 @@ int32_t core_wait(struct core *c, struct op *op, uint64_t timeout_ns)
     return r;
 }
 
+bool core_in_progress(const struct core *c)
+{
+    return draining.core == c;
+}
+
 bool core_spins_for(const struct op *op)
 {
     return draining.op == op;
@@ -239,6 +244,12 @@ int core_drain(struct core *c, struct binding *direct)
     while ((r = first) != NULL) {
         first = r->next;
         n++;
+        if (direct != NULL && !binding_is_of(c, direct)) {
+            direct = NULL; /* who was told before has dropped the worker */
+        }
+        if (direct != NULL) {
+            direct->more = first != NULL;
+        }
         if (r->op != NULL) {
             op_tell(r->op, direct);
         } else {

@@ -42,6 +42,8 @@ struct binding {
     bool due; /* on_turn is scheduled */
     bool
         telling; /* one of them runs: the loop is this thread's running one, which costs much to ask */
+    bool
+        more; /* what it tells is not the last that has ended: others of this loop are about to go on */
 };
 
 /** The C side of a worker. It lives until the worker and its operations have ended. */
@@ -92,7 +94,7 @@ struct op {
     uint8_t result;
     bool has_view, told, cancelled, blocking, waiting, yielded;
     bool handed;    /* ended in the progress of the thread that waits for it, which tells it */
-    uint64_t since; /* when it went to sleep */
+    uint64_t since; /* when it went to sleep, where awaits spin less than they may; else 0 */
     Py_buffer view;
     PyObject *keep;
     PyObject *loop; /* where it is waited for, and that loop's thread */
@@ -152,6 +154,8 @@ int core_progress(struct core *c);
 int core_spin(struct core *c, struct op *op, int rounds);
 /** hws_worker_wait() for such a thread. */
 int32_t core_wait(struct core *c, struct op *op, uint64_t timeout_ns);
+/** Whether this thread is inside core_progress(), core_spin() or core_wait(). */
+bool core_in_progress(const struct core *c);
 /** Whether this thread makes progress for this operation and settles it afterwards. */
 bool core_spins_for(const struct op *op);
 /** Tell Python what arrived. `direct`: callbacks of this loop are called, not scheduled. */
@@ -164,6 +168,8 @@ uint64_t now_ns(void);
 /* loop.c */
 int loop_import(void);
 struct binding *binding_of_thread(struct core *c);
+/** Whether it still is one of the worker's. */
+bool binding_is_of(const struct core *c, const struct binding *b);
 /** The binding of the running loop; null with an error set where none runs. */
 struct binding *binding_running(struct core *c);
 /** Before the loop sleeps, look and arm. */

@@ -203,6 +203,16 @@ struct binding *binding_of_thread(struct core *c)
     return b;
 }
 
+bool binding_is_of(const struct core *c, const struct binding *b)
+{
+    const struct binding *own = c->bindings;
+
+    while (own != NULL && own != b) {
+        own = own->next;
+    }
+    return own != NULL;
+}
+
 static struct binding *bind_loop(struct core *c, PyObject *loop)
 {
     struct binding *b;

@@ -172,6 +172,11 @@ void op_event(void *arg, const hws_event *event)
         atomic_store_explicit(&op->ended, 1, memory_order_release);
         return;
     }
+    if (core_in_progress(c)) { /* whoever makes progress here has a reference */
+        atomic_store_explicit(&op->ended, 1, memory_order_release);
+        core_push(c, &op->record);
+        return;
+    }
     /* Once it is pushed another thread may tell it, and the worker may go. */
     core_ref(c);
     atomic_store_explicit(&op->ended, 1, memory_order_release);

@@ -31,9 +31,12 @@ static void spin_unlocked(struct op *op, uint32_t spin_ns)
     } while (!op_over(op) && now - idle < spin_ns && now - start < TURN_NS);
 }
 
-/* Others of this loop wait for their turn: do not hold them up. */
+/* Others of this loop wait for their turn, or are just being told: do not hold them up. */
 static bool loop_is_busy(const struct binding *b)
 {
+    if (b->telling && b->more) {
+        return true;
+    }
     return b->ready != NULL && PyObject_Size(b->ready) > (b->due ? 1 : 0);
 }
 
@@ -132,7 +135,7 @@ PySendResult op_send(PyObject *self, PyObject *arg, PyObject **out)
         *out = NULL;
         return PYGEN_ERROR;
     }
-    if (op->since == 0) {
+    if (op->since == 0 && c->spin_now < c->spin_ns) {
         op->since = now_ns();
     }
     c->slept++;
