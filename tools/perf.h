@@ -148,10 +148,12 @@ typedef struct perf_lane {
     bool client;
 
     /* Active messages arrive on their own: counted by a callback, or through a queue where another
-     * thread may make progress (a wait on a queue cannot miss what that thread delivered). */
+     * thread may make progress (a wait on a queue cannot miss what that thread delivered). Receives of
+     * a window are counted too, where this thread makes the progress: `taken` is how many were posted. */
     hws_id queue;
     _Atomic uint64_t arrived;
     uint64_t taken;
+    bool counts_receives;
     hws_op_opts fetch_opts;
 
     hws_segment *send_segments, *receive_segments;
@@ -189,6 +191,7 @@ void perf_lane_free(perf_lane *lane);
 int32_t perf_lane_run(perf_lane *lane);
 
 /* perf_loop.c: negative codes of the library stop a loop. */
+void perf_count_receive(void *lane, const hws_event *event);
 int32_t perf_loop_run(perf_lane *lane, uint64_t count);
 
 /* perf_am.c */

@@ -86,6 +86,13 @@ static void options_of_operations(perf_lane *l)
     if (l->test->api == PERF_STREAM) {
         l->receive_opts.flags |= HWS_OP_WAIT_ALL;
     }
+    l->counts_receives = (l->test->api == PERF_TAG || l->test->api == PERF_TAG_SYNC) &&
+                         !l->test->ping_pong && l->options->mode == HWS_PROGRESS_MANUAL &&
+                         !l->options->sleep;
+    if (l->counts_receives) {
+        l->receive_opts.callback = perf_count_receive;
+        l->receive_opts.callback_arg = l;
+    }
 }
 
 int perf_lane_open(perf_lane *l, const perf_options *o, const perf_params *p, uint32_t index)
