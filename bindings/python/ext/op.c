@@ -204,7 +204,7 @@ PyObject *op_posted(struct op *op, int32_t r)
     op->told = true;
     op_give_back(op);
     if (op->ucp != NULL) {
-        ucp_told(op);
+        ucp_told(op, false);
     }
     return (PyObject *)op;
 }

@@ -77,7 +77,7 @@ void op_tell(struct op *op, struct binding *direct)
     op->told = true;
     op_give_back(op);
     if (op->ucp != NULL) {
-        ucp_told(op);
+        ucp_told(op, op->callback != NULL && (direct == NULL || direct->loop != op->loop));
     }
     if (op->since != 0) {
         /* It went to sleep for a time that a spin would have bridged: spin again from now on. */

@@ -38,7 +38,7 @@ bool ucp_failed(const struct op *op)
     return op->cancelled || op->status < 0 || is_short(op);
 }
 
-void ucp_told(struct op *op)
+void ucp_told(struct op *op, bool later)
 {
     struct ucp_endpoint *u = (struct ucp_endpoint *)(void *)op->ucp;
     PyObject *r;
@@ -50,7 +50,7 @@ void ucp_told(struct op *op)
     if (u->last == NULL || u->last == Py_None) {
         return;
     }
-    r = PyObject_CallMethod(op->ucp, "_counted", NULL);
+    r = PyObject_CallMethod(op->ucp, "_counted", "O", later ? Py_True : Py_False);
     if (r == NULL) {
         PyErr_WriteUnraisable(op->ucp);
     }

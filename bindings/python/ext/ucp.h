@@ -12,8 +12,8 @@ int ucp_import(PyObject *module);
 bool ucp_failed(const struct op *op);
 /** UCX-Py's exception for `error` (stolen; None: the message was short), or None: it says nothing. */
 PyObject *ucp_failure(struct op *op, PyObject *error);
-/** It has ended, and those who wait are about to hear it: count what was received. */
-void ucp_told(struct op *op);
+/** It has ended: count what was received. `later`: those who wait hear it in the loop's next turn only. */
+void ucp_told(struct op *op, bool later);
 /** Forget the endpoint and the buffer. */
 void ucp_drop(struct op *op);
 

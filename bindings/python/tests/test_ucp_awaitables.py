@@ -161,3 +161,46 @@ async def test_nothing_is_kept():
     with pytest.raises(ucp.exceptions.UCXCanceled):
         await waiting
     await _close(server, listener)  # that they are free is checked by reset(), after each test
+
+
+@pytest.mark.parametrize("later", [True, False])
+async def test_who_received_the_last_message_goes_on_first(later):
+    """The peer has closed; that closes the endpoint after those have gone on whom the last message wakes."""
+    listener, client, server = await _both()
+    seen = []
+    server._peer_sent(1)
+    server._finished_recv_count = 1
+    if not later:  # it goes on at once
+        seen.append(server._ep is not None)
+    server._counted(later)
+    if later:  # it is woken by the loop
+        asyncio.get_running_loop().call_soon(lambda: seen.append(server._ep is not None))
+    async with asyncio.timeout(10):
+        while server._ep is not None:
+            await asyncio.sleep(0)
+    assert seen == [True]
+    await _close(client, listener)
+
+
+async def test_reply_to_a_peer_that_closes():
+    """A large message ends after the peer's close was heard, perhaps while another task looks for its own."""
+    size = 4 << 20
+    for i in range(30):
+        listener, client, server = await _both()
+        other_listener, other, other_server = await _both()
+        alive = []
+
+        async def receive(server=server, alive=alive):
+            await server.recv(bytearray(size))
+            alive.append(server._ep is not None)
+
+        tasks = [asyncio.create_task(receive()), asyncio.create_task(other.recv(bytearray(1)))]
+        await asyncio.sleep(0)
+        sending = asyncio.create_task(client.send(bytearray(size)))
+        await asyncio.sleep(0 if i % 2 else 0.001)
+        await client.close()
+        await asyncio.gather(sending, return_exceptions=True)
+        await other_server.send(b"x")
+        await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 20)
+        assert alive in ([True], [])
+        await _close(other, other_server, server, listener, other_listener)

@@ -747,18 +747,22 @@ class Endpoint(_core.UcpEndpoint):
         self._finished_recv_count += 1
         self._counted()
 
-    def _counted(self) -> None:
-        """A message was received and counted."""
+    def _counted(self, later: bool = False) -> None:
+        """A message was received and counted. later: who waits for it goes on in the loop's next turn only."""
         if self._finished_recv_count == self._close_after_n_recv:
-            self._all_received()
+            self._all_received(later)
 
-    def _all_received(self) -> None:
+    def _all_received(self, later: bool = False) -> None:
         """Close; if the peer asked for it a moment later: nobody expects that between two awaits."""
         if not self._peer_closes:
             self.abort()
             return
         try:
-            asyncio.get_running_loop().call_soon(_abort, weakref.ref(self))
+            loop = asyncio.get_running_loop()
+            if later:
+                loop.call_soon(loop.call_soon, _abort, weakref.ref(self))
+            else:
+                loop.call_soon(_abort, weakref.ref(self))
         except RuntimeError:
             self.abort()
 
