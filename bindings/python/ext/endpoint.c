@@ -21,7 +21,7 @@ static struct endpoint *opened(PyObject *self)
 PyObject *endpoint_send(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
     static struct signature signature = {
-        "send", 5, 1, {"buffer", "tag", "timeout", "sync", "stream"}, {NULL}};
+        "send", 5, 1, {"buffer", "tag", "timeout", "sync", "stream"}, {NULL}, {NULL}};
     struct endpoint *e = opened(self);
     uint32_t sync = 0;
     struct posting p;
@@ -40,7 +40,8 @@ PyObject *endpoint_send(PyObject *self, PyObject *const *args, Py_ssize_t n, PyO
 }
 
 /* The arguments of a receive by tag. */
-static struct signature receiving = {"recv", 4, 0, {"buffer", "tag", "mask", "timeout"}, {NULL}};
+static struct signature receiving = {"recv", 4,     0, {"buffer", "tag", "mask", "timeout"},
+                                     {NULL}, {NULL}};
 
 static PyObject *receive(struct core *c, hws_id source, PyObject *const *a)
 {
@@ -174,8 +175,8 @@ static PyObject *message_recv(PyObject *self, PyObject *args)
 PyObject *endpoint_stream_send(PyObject *self, PyObject *const *args, Py_ssize_t n,
                                PyObject *kwnames)
 {
-    static struct signature signature = {
-        "stream_send", 3, 1, {"buffer", "timeout", "stream"}, {NULL}};
+    static struct signature signature = {"stream_send", 3,     1, {"buffer", "timeout", "stream"},
+                                         {NULL},        {NULL}};
     struct endpoint *e = opened(self);
     struct posting p;
     PyObject *a[3];
@@ -191,8 +192,8 @@ PyObject *endpoint_stream_send(PyObject *self, PyObject *const *args, Py_ssize_t
 PyObject *endpoint_stream_recv(PyObject *self, PyObject *const *args, Py_ssize_t n,
                                PyObject *kwnames)
 {
-    static struct signature signature = {
-        "stream_recv", 3, 1, {"buffer", "exactly", "timeout"}, {NULL}};
+    static struct signature signature = {"stream_recv", 3,     1, {"buffer", "exactly", "timeout"},
+                                         {NULL},        {NULL}};
     struct endpoint *e = opened(self);
     uint32_t flags = HWS_OP_INLINE;
     struct posting p;
@@ -213,7 +214,8 @@ PyObject *endpoint_stream_recv(PyObject *self, PyObject *const *args, Py_ssize_t
 PyObject *endpoint_am_send(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
     static struct signature signature = {
-        "send_am", 7, 1, {"buffer", "id", "header", "timeout", "eager", "rndv", "stream"}, {NULL}};
+        "send_am", 7,     1, {"buffer", "id", "header", "timeout", "eager", "rndv", "stream"},
+        {NULL},    {NULL}};
     struct endpoint *e = opened(self);
     uint32_t flags = HWS_OP_INLINE;
     struct memory header = {.data = NULL};

@@ -187,7 +187,8 @@ PyObject *op_exception(PyObject *self, PyObject *unused)
 PyObject *op_add_done_callback(PyObject *self, PyObject *const *args, Py_ssize_t n,
                                PyObject *kwnames)
 {
-    static struct signature signature = {"add_done_callback", 2, 1, {"fn", "context"}, {NULL}};
+    static struct signature signature = {"add_done_callback", 2,      1,
+                                         {"fn", "context"},   {NULL}, {NULL}};
     struct op *op = (struct op *)(void *)self;
     PyObject *a[2], *fn, *context, *pair;
 

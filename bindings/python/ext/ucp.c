@@ -149,7 +149,8 @@ static PyObject *send_or_receive(PyObject *self, PyObject *const *a, bool receiv
 
 static ENDPOINT_CALL(ucp_send)
 {
-    static struct signature signature = {"send", 3, 1, {"buffer", "tag", "force_tag"}, {NULL}};
+    static struct signature signature = {"send", 3,     1, {"buffer", "tag", "force_tag"},
+                                         {NULL}, {NULL}};
     PyObject *a[3];
 
     return arguments(&signature, args, n, kwnames, a) < 0 ? NULL : send_or_receive(self, a, false);
@@ -157,7 +158,8 @@ static ENDPOINT_CALL(ucp_send)
 
 static ENDPOINT_CALL(ucp_recv)
 {
-    static struct signature signature = {"recv", 3, 1, {"buffer", "tag", "force_tag"}, {NULL}};
+    static struct signature signature = {"recv", 3,     1, {"buffer", "tag", "force_tag"},
+                                         {NULL}, {NULL}};
     PyObject *a[3];
 
     return arguments(&signature, args, n, kwnames, a) < 0 ? NULL : send_or_receive(self, a, true);

@@ -1,4 +1,4 @@
-"""What send() and recv() of hawser.ucp give behaves as UCX-Py's coroutines do. TIMEOUT: 120"""
+"""What send() and recv() of hawser.ucp give behaves as UCX-Py's coroutines do. TIMEOUT: 120 SANITIZED"""
 
 import asyncio
 import sys
