@@ -63,7 +63,7 @@ static int sender(uint16_t port, uint32_t flags, enum sort sort)
     hws_id context, worker, endpoint, op;
     hws_event event = {0};
     char line[64];
-    int heard = 0;
+    int heard = 0, waited = 0;
 
     t_child_begin();
     CHECK_OK(hws_context_open(NULL, &context));
@@ -77,10 +77,13 @@ static int sender(uint16_t port, uint32_t flags, enum sort sort)
         }
         hws_worker_progress(worker);
         heard = i % 64 == 0 ? t_hear_for(NULL, line, sizeof line, 0) : 0;
+        if (i % 64 == 0 && !waited && t_stats(worker).credit_waits > 0) {
+            t_say(NULL, "waited");
+            waited = 1;
+        }
     }
     CHECK(heard > 0);
-    t_say(NULL, "%llu %llu", (unsigned long long)posted,
-          (unsigned long long)t_stats(worker).credit_waits);
+    t_say(NULL, "%llu", (unsigned long long)posted);
     for (uint64_t start = t_now(); ended < posted;) {
         hws_worker_progress(worker);
         t_check_patience(__FILE__, __LINE__, start, "the end of all sends");
@@ -184,6 +187,26 @@ static uint64_t take_slowly(enum sort sort, double per_ns, uint64_t time_ns, uin
     return most;
 }
 
+/*
+ * Wait for credit must happen. Where both share a core the sender may have been given too little of
+ * it to be ten times faster than this: take even less, until it is.
+ */
+static uint64_t until_it_waits(t_child *child, enum sort sort, double per_ns, uint64_t most)
+{
+    uint64_t start = t_now(), grew;
+    char line[64];
+    int heard;
+
+    while ((heard = t_hear_for(child, line, sizeof line, 0)) == 0) {
+        grew = take_slowly(sort, per_ns, T_SECOND / 10, UINT64_MAX);
+        most = grew > most ? grew : most;
+        per_ns /= 2;
+        t_check_patience(__FILE__, __LINE__, start, "the sender's wait for credit");
+    }
+    CHECK(heard > 0 && strcmp(line, "waited") == 0);
+    return most;
+}
+
 static void open_receiver(hws_id *context, hws_id *listener, uint32_t messages)
 {
     hws_worker_opts opts = {
@@ -205,7 +228,7 @@ static int receiver(uint32_t flags, enum sort sort, int limited)
     hws_listener_info info = {.struct_size = sizeof info};
     char port[16], flags_text[16], sort_text[16], line[64];
     const char *args[] = {"sender", port, flags_text, sort_text, NULL};
-    unsigned long long posts, waits;
+    unsigned long long posts;
     hws_id context, listener;
     t_child child;
     double rate;
@@ -224,6 +247,9 @@ static int receiver(uint32_t flags, enum sort sort, int limited)
     rate = full_rate(sort);
     most = take_slowly(sort, rate / 10, limited ? time_ns : 60 * T_SECOND,
                        limited ? UINT64_MAX : 2 * CEILING_KIB);
+    if (limited) {
+        most = until_it_waits(&child, sort, rate / 10, most);
+    }
     fprintf(
         stderr,
         "%s, %s, credits %s: %.0f messages/s at full speed; at a tenth memory grew by %llu KiB, "
@@ -239,8 +265,7 @@ static int receiver(uint32_t flags, enum sort sort, int limited)
     while (t_hear_for(&child, line, sizeof line, 0) == 0) {
         hws_worker_progress(worker);
     }
-    CHECK(sscanf(line, "%llu %llu", &posts, &waits) == 2);
-    CHECK(waits > 0);
+    CHECK(sscanf(line, "%llu", &posts) == 1);
     while (taken < posts) {
         take(sort);
     }
