@@ -240,8 +240,8 @@ def instructions(bench):
     mine, raw = bench.program("bench", "instructions"), bench.program("bench", "raw_ucx_instructions")
     conditions = {
         "LD_LIBRARY_PATH": bench.ucx["path"],
-        "UCX_TLS": "posix,cma,self,tcp",
-        "UCX_POSIX_ERROR_HANDLING": "y",
+        "UCX_TLS": "sysv,cma,self,tcp",
+        "UCX_SYSV_ERROR_HANDLING": "y",
         "UCX_MM_ERROR_HANDLING": "y",
     }
     for what, operations in (("tag", 2), ("callback", 2), ("am", 1)):

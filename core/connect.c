@@ -210,7 +210,7 @@ void hws__dial_address(struct hws__endpoint *ep, struct hws__uworker *u, const v
 /* Why an endpoint does not try shared memory. */
 static uint32_t tcp_reason(const struct hws__endpoint *ep)
 {
-    return ep->worker->context->no_room ? HWS_REASON_SHM_FAILED : HWS_REASON_TCP_ONLY;
+    return ep->worker->context->no_shm ? HWS_REASON_SHM_FAILED : HWS_REASON_TCP_ONLY;
 }
 
 /* What a failed dial means to the caller. */

@@ -14,14 +14,15 @@
 #include "ucx_find.h"
 #include "ucx_loader.h"
 #include "worker.h"
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
-/* How long a look at the machine's resources is good for. */
-/* A context needs this much of /dev/shm before its first connection. */
+/* What a context must find free in /dev/shm, if it may use it, before its first connection. */
 #define SHM_FLOOR (UINT64_C(4) << 20)
+/* How long a look at the machine's resources is good for. */
 #define CAP_AGE_NS 50000000u
 
 struct hws__context *hws__context_find(hws_id id, int32_t *error)
@@ -108,7 +109,7 @@ bool hws__isolated_reserve(struct hws__context *c)
     pthread_mutex_lock(&c->lock);
     if (now - c->cap_time > CAP_AGE_NS) {
         c->cap_time = now;
-        c->cap_further = hws__isolated_cap(&why);
+        c->cap_further = hws__isolated_cap(c->dev_shm, &why);
         c->cap_base = now_used;
     }
     cap = c->cap_base + (uint32_t)(c->cap_further > 0 ? c->cap_further : 0);
@@ -211,6 +212,23 @@ static void free_parts(struct hws__context *c)
     c->psk = NULL;
 }
 
+static bool has_shared_memory(const struct hws__context *c)
+{
+    if (c->dev_shm) {
+        hws__shm_orphans_remove("/dev/shm");
+    }
+    if (c->dev_shm && hws__dev_shm_free() < SHM_FLOOR) {
+        hws__log(HWS_LOG_WARN, "/dev/shm is nearly full: no shared memory in this context");
+        return false;
+    }
+    if (!c->dev_shm && !hws__segments_possible()) {
+        hws__log(HWS_LOG_WARN, "no System V segments (%s): no shared memory in this context",
+                 strerror(errno));
+        return false;
+    }
+    return true;
+}
+
 static int32_t fill(struct hws__context *c, const hws_context_opts *o)
 {
     int profile = o->flags & HWS_CONTEXT_UCX_CONFIG_ONLY    ? HWS__PROFILE_NONE
@@ -218,13 +236,10 @@ static int32_t fill(struct hws__context *c, const hws_context_opts *o)
                                                             : HWS__PROFILE_MAIN;
     int32_t r;
 
-    if (profile == HWS__PROFILE_MAIN) {
-        hws__shm_orphans_remove("/dev/shm");
-    }
-    if (profile == HWS__PROFILE_MAIN && hws__shm_free() < SHM_FLOOR) {
-        hws__log(HWS_LOG_WARN, "/dev/shm is nearly full: no shared memory in this context");
+    c->dev_shm = hws__ucx_config_by_user("TLS", (const char *const *)o->config);
+    if (profile == HWS__PROFILE_MAIN && !has_shared_memory(c)) {
         profile = HWS__PROFILE_TCP;
-        c->no_room = true;
+        c->no_shm = true;
     }
     if (o->flags & ~(uint32_t)(HWS_CONTEXT_NO_SHARED_MEMORY | HWS_CONTEXT_UCX_CONFIG_ONLY)) {
         return hws__fail(HWS_E_INVALID, 0, "unknown flags %#x", o->flags);
@@ -233,7 +248,7 @@ static int32_t fill(struct hws__context *c, const hws_context_opts *o)
         return hws__fail(HWS_E_INVALID, 0, "unknown features %#llx",
                          (unsigned long long)o->features);
     }
-    c->flags = o->flags | (c->no_room ? HWS_CONTEXT_NO_SHARED_MEMORY : 0);
+    c->flags = o->flags | (c->no_shm ? HWS_CONTEXT_NO_SHARED_MEMORY : 0);
     c->features =
         o->features != 0 ? o->features : HWS_FEATURE_TAG | HWS_FEATURE_STREAM | HWS_FEATURE_AM;
     /* Where UCX serves remote access by messages it obeys every peer, so it does so only where it

@@ -25,7 +25,8 @@ struct hws__context {
     uint32_t flags;
     uint64_t features;
     bool ucx_rma;  /* UCX itself serves remote access */
-    bool no_room;  /* /dev/shm is full: opened without shared memory */
+    bool dev_shm;  /* the user chose the transports: segments may lie in /dev/shm */
+    bool no_shm;   /* not to be had: opened without shared memory */
     bool upgrades; /* connections begin by TCP, see upgrade.h */
     bool ipv6;     /* TCP_AF_PRIO names inet6 first, see hws__context_family() */
     char name[64];

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ipc.h>
 #include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -65,13 +67,38 @@ uint32_t hws__host_network(void)
 
 /* ---- what is left ---- */
 
-uint64_t hws__shm_free(void)
+uint64_t hws__dev_shm_free(void)
 {
     struct statvfs fs;
 
     if (statvfs("/dev/shm", &fs) != 0)
         return UINT64_MAX;
     return (uint64_t)fs.f_bavail * fs.f_frsize;
+}
+
+bool hws__segments_possible(void)
+{
+    const int id = shmget(IPC_PRIVATE, 1, IPC_CREAT | S_IRUSR | S_IWUSR);
+
+    return id >= 0 && shmctl(id, IPC_RMID, NULL) == 0;
+}
+
+/* A quarter of the ids stays for segments that grow and for other programs. */
+static uint64_t cap_by_segments(void)
+{
+    struct shm_info used;
+    struct shminfo limit;
+
+    if (shmctl(0, IPC_INFO, (struct shmid_ds *)(void *)&limit) < 0 ||
+        shmctl(0, SHM_INFO, (struct shmid_ds *)(void *)&used) < 0)
+        return UINT64_MAX;
+    const uint64_t ids = limit.shmmni - limit.shmmni / 4, ids_used = (uint64_t)used.used_ids;
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    const uint64_t pages = limit.shmall > used.shm_tot ? limit.shmall - used.shm_tot : 0;
+    const uint64_t by_ids = (ids > ids_used ? ids - ids_used : 0) / HWS__ISOLATED_SEGMENTS;
+    const uint64_t by_pages = pages / (HWS__ISOLATED_SHM / page);
+
+    return by_ids < by_pages ? by_ids : by_pages;
 }
 
 static int read_number(const char *path, uint64_t *value)
@@ -226,16 +253,23 @@ static uint64_t cap_by_fds(void)
     return (left < half ? left : half) / HWS__ISOLATED_FDS;
 }
 
-int hws__isolated_cap(const char **why)
+static uint64_t cap_by_dev_shm(void)
 {
-    const uint64_t shm = hws__shm_free();
+    const uint64_t room = hws__dev_shm_free();
+
+    return room > SHM_RESERVE ? (room - SHM_RESERVE) / HWS__ISOLATED_SHM : 0;
+}
+
+int hws__isolated_cap(bool dev_shm, const char **why)
+{
     const struct {
         const char *name;
         uint64_t cap;
     } bounds[] = {
         {"descriptors", cap_by_fds()},
         {"memory", hws__mem_available() / 4 / HWS__ISOLATED_MEMORY},
-        {"/dev/shm", shm > SHM_RESERVE ? (shm - SHM_RESERVE) / HWS__ISOLATED_SHM : 0},
+        {"shared-memory segments", cap_by_segments()},
+        {"/dev/shm", dev_shm ? cap_by_dev_shm() : UINT64_MAX},
     };
     size_t least = 0;
 

@@ -10,8 +10,7 @@
 /**
  * Identity of "same machine and same IPC namespace", which is what UCX compares for shared memory:
  * the kernel's boot id and the IPC namespace. Equal on both sides: UCX may use shared memory.
- * @return never 0. 1.13's UCX asks no further; a different /dev/shm or PID namespace can still
- *         make it fail to attach.
+ * @return never 0. 1.13's UCX asks no further; another user's segments can still not be attached.
  */
 uint64_t hws__host_hash(void);
 
@@ -19,7 +18,10 @@ uint64_t hws__host_hash(void);
 uint32_t hws__host_network(void);
 
 /** Bytes free in /dev/shm; UINT64_MAX if that cannot be told. */
-uint64_t hws__shm_free(void);
+uint64_t hws__dev_shm_free(void);
+
+/** Whether the kernel gives System V segments: some sandboxes refuse, and their number is bounded. */
+bool hws__segments_possible(void);
 
 /** Bytes of memory this process may still take: the machine's, or its control group's if less. */
 uint64_t hws__mem_available(void);
@@ -35,13 +37,15 @@ bool hws__fd_room(int count);
 
 /**
  * How many further isolated workers may be made now.
- * @param[out] why what bounds it ("descriptors", "memory", "/dev/shm"), a constant string; or NULL
+ * @param[in]  dev_shm whether they may take room in /dev/shm: the user chose the transports
+ * @param[out] why what bounds it ("descriptors", "memory", ...), a constant string; or NULL
  */
-int hws__isolated_cap(const char **why);
+int hws__isolated_cap(bool dev_shm, const char **why);
 
 /** What one isolated worker and its connection are taken to cost (local profile, measured). */
 #define HWS__ISOLATED_FDS 16
 #define HWS__ISOLATED_MEMORY (4u << 20)
 #define HWS__ISOLATED_SHM (768u << 10)
+#define HWS__ISOLATED_SEGMENTS 4
 
 #endif

@@ -32,7 +32,11 @@ static const struct hws__kv no_net_pairs[] = {{"NET_DEVICES", "all"}};
 
 static const struct hws__kv common_pairs[] = {{"MAX_EAGER_RAILS", "1"}};
 
-static const struct hws__kv shm_pairs[] = {{"POSIX_ERROR_HANDLING", "y"}};
+/* The second is for those who choose the transports themselves. */
+static const struct hws__kv shm_pairs[] = {
+    {"SYSV_ERROR_HANDLING", "y"},
+    {"POSIX_ERROR_HANDLING", "y"},
+};
 
 /* Below this many free bytes newer versions stop using /dev/shm and then crash for want of memory
  * that can be shared: the cap on isolated workers looks after the room. */
@@ -54,6 +58,8 @@ static const struct hws__kv plain_pairs[] = {
 /* One UCX worker per connection: the receive FIFO and the pool behind it are its price. The pool's
  * first chunk must hold the FIFO and a few more, or every chunk costs a descriptor and a map. */
 static const struct hws__kv local_pairs[] = {
+    {"SYSV_FIFO_SIZE", "64"},
+    {"SYSV_RX_BUFS_GROW", "80"},
     {"POSIX_FIFO_SIZE", "64"},
     {"POSIX_RX_BUFS_GROW", "80"},
 };
@@ -82,15 +88,17 @@ size_t hws__ucx_config_defaults(int profile, struct hws__kv *out, size_t cap)
         return 0;
     if (profile == HWS__PROFILE_MAIN && !hws__rdma_present())
         profile = HWS__PROFILE_LOCAL;
+    /* Never posix: its segments are found by the number of a descriptor, which another file has
+     * once the peer has closed them, and a sender would write into that. */
     if (profile == HWS__PROFILE_MAIN)
-        tls.value = "^sysv";
+        tls.value = "^posix";
     /* GPU memory needs its transports even where the bytes travel by others. */
     else if (profile == HWS__PROFILE_TCP)
         tls.value = hws__cuda_present() ? "tcp,self,cuda_copy" : "tcp,self";
     else if (profile == HWS__PROFILE_SHM)
-        tls.value = hws__cuda_present() ? "posix,cma,self,cuda" : "posix,cma,self";
+        tls.value = hws__cuda_present() ? "sysv,cma,self,cuda" : "sysv,cma,self";
     else
-        tls.value = hws__cuda_present() ? "posix,cma,self,tcp,cuda" : "posix,cma,self,tcp";
+        tls.value = hws__cuda_present() ? "sysv,cma,self,tcp,cuda" : "sysv,cma,self,tcp";
     add_pairs(&list, &tls, 1);
     if (profile == HWS__PROFILE_SHM)
         ADD(&list, no_net_pairs);

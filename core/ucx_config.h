@@ -23,7 +23,7 @@ struct hws__kv {
 /** What a context is for. */
 enum hws__profile {
     HWS__PROFILE_NONE = 0, /**< nothing of ours: UCX's own defaults */
-    HWS__PROFILE_MAIN,     /**< every transport but sysv; without RDMA devices the local profile */
+    HWS__PROFILE_MAIN,     /**< every transport but posix; without RDMA devices the local profile */
     HWS__PROFILE_LOCAL,    /**< shared memory and TCP, small pools: cheap isolated workers */
     HWS__PROFILE_SHM,      /**< shared memory only: isolated workers that nobody dials by TCP */
     HWS__PROFILE_TCP       /**< TCP only, whatever the user or the environment says */

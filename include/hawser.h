@@ -655,7 +655,7 @@ typedef struct hws_endpoint_info {
     uint64_t bytes_received;
     char local_address[64]; /* "address:port", "[address]:port" */
     char peer_address[64];
-    char lanes[128]; /* "posix/memory, tcp/lo" */
+    char lanes[128]; /* "sysv/memory, tcp/lo" */
     char reason_text[96];
 } hws_endpoint_info;
 

@@ -168,7 +168,7 @@ static void environment(perf_args *a, const perf_raw *raw, const perf_options *o
     if (o->tcp) {
         perf_args_add(a, "UCX_TLS=tcp");
     } else { /* the first is for newer versions, the second for 1.13 */
-        perf_args_add(a, "UCX_POSIX_ERROR_HANDLING=y");
+        perf_args_add(a, "UCX_SYSV_ERROR_HANDLING=y");
         perf_args_add(a, "UCX_MM_ERROR_HANDLING=y");
     }
 }

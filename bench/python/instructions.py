@@ -15,7 +15,7 @@ import sys
 import hawser
 import hawser.sync
 
-CONFIG = {"TLS": "posix,self,tcp"}
+CONFIG = {"TLS": "sysv,self,tcp"}
 
 
 async def by_await(messages: int) -> None:

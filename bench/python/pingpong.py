@@ -160,7 +160,7 @@ def raw(args: Any) -> float:
     """Half a round trip of raw UCX, in seconds."""
     if args.pause:
         command = [str(Path(args.build) / "bench" / "raw_ucx_pause"), str(args.count), str(int(args.pause * 1e6))]
-        environment = {"LD_LIBRARY_PATH": os.environ["HAWSER_UCX"], "UCX_TLS": "posix,cma,self,tcp", **os.environ}
+        environment = {"LD_LIBRARY_PATH": os.environ["HAWSER_UCX"], "UCX_TLS": "sysv,cma,self,tcp", **os.environ}
         run = subprocess.run(
             [*command, *map(str, args.cpus)], capture_output=True, text=True, check=True, env=environment
         )

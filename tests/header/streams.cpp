@@ -32,7 +32,7 @@ static const stub_cuda_control *stub()
     void *library, *address;
 
     must(path != nullptr, "HAWSER_STUB_CUDA is set");
-    setenv("UCX_TLS", "posix,cma,self,tcp", 1); /* UCX's own CUDA must not meet it */
+    setenv("UCX_TLS", "sysv,cma,self,tcp", 1); /* UCX's own CUDA must not meet it */
     setenv("HAWSER_CUDA", path, 1);
     library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     must(library != nullptr, "the stub opens");

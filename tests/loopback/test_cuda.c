@@ -30,7 +30,7 @@ static const stub_cuda_control *use(const char *variable)
 
     CHECK(path != NULL);
     /* UCX's own CUDA must not meet the stub's pointers where there is a GPU. */
-    setenv("UCX_TLS", "posix,cma,self,tcp", 1);
+    setenv("UCX_TLS", "sysv,cma,self,tcp", 1);
     setenv("HAWSER_CUDA", path, 1);
     address = dlsym(dlopen(path, RTLD_NOW | RTLD_LOCAL), "stub_cuda");
     CHECK(address != NULL);

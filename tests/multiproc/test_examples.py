@@ -65,7 +65,7 @@ class Examples(unittest.TestCase):
                 heard = self.output(receiver)
                 self.assertIn(f"{size} bytes", said)
                 self.assertIn(f"{copy}: {size} bytes, checksum ", heard)
-                self.assertIn("tcp" if way else "posix", said)
+                self.assertIn("tcp" if way else "sysv", said)
                 with open(source, "rb") as one, open(copy, "rb") as other:
                     self.assertEqual(one.read(), other.read())
 

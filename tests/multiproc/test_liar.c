@@ -65,7 +65,7 @@ static int liar(uint16_t to, int tcp_claim)
 
     t_child_begin();
     /* The server needs error handling of shared memory on this side too, for the lane to appear. */
-    setenv("UCX_POSIX_ERROR_HANDLING", "y", 1);
+    setenv("UCX_SYSV_ERROR_HANDLING", "y", 1);
     setenv("UCX_MM_ERROR_HANDLING", "y", 1);
     CHECK_OK(hws_library_open(NULL, &info));
     CHECK_EQ(hws__ucx.ucp_config_read(NULL, NULL, &config), UCS_OK);

@@ -110,11 +110,10 @@ def other_user(hosts):
 SMALL = 'mount -t tmpfs -o size=16m tmpfs /dev/shm && exec "$@"'
 
 
-def small_shared_memory(hosts):
-    """A /dev/shm of 16 MB, as in a small container: everybody connects, nobody dies of SIGBUS."""
-    server = serve("--host", "0.0.0.0", prefix=hosts.inside(0, "unshare", "--mount", "sh", "-c", SMALL, "sh"))
-    inside = ["nsenter", "--target", str(server.pid), "--mount", "--net"]
-    clients = [dial("127.0.0.1", server.port, prefix=inside) for _ in range(16)]
+def crowd(server, env=None):
+    """What 16 clients travel on that live in the server's namespaces; none may fail, or die of SIGBUS."""
+    inside = ["nsenter", "--target", str(server.pid), "--mount", "--net", "--ipc"]
+    clients = [dial("127.0.0.1", server.port, prefix=inside, env=env) for _ in range(16)]
     infos = [client.info for client in clients]
     for size in (8, 65536, 1 << 20):
         for client in clients:
@@ -122,18 +121,59 @@ def small_shared_memory(hosts):
     by_memory = [info for info in infos if info["transports"] & SHM]
     by_tcp = [info for info in infos if not info["transports"] & SHM]
     print(f"   {len(by_memory)} by shared memory, {len(by_tcp)} by TCP")
-    assert by_tcp, "16 MB cannot hold 16 connections"
     assert all(info["reason"] in (CAP, SHM_FAILED) for info in by_tcp), by_tcp
     assert all(info["isolated"] for info in by_memory), by_memory
     stats = fields(server.ask("stats", "stats"))
     assert stats["lane_violations"] == 0 and stats["endpoints"] == 16, stats
     finish(*clients, server)
+    return by_memory, by_tcp
+
+
+def small_shared_memory(hosts):
+    """A /dev/shm of 16 MB, as in a small container: nothing lies there."""
+    _, by_tcp = crowd(serve("--host", "0.0.0.0", prefix=hosts.inside(0, "unshare", "--mount", "sh", "-c", SMALL, "sh")))
+    assert not by_tcp, by_tcp
+
+
+def small_shared_memory_of_posix(hosts):
+    """The same where the user wants what lies there."""
+    env = {"UCX_TLS": "posix,cma,self,tcp"}
+    prefix = hosts.inside(0, "unshare", "--mount", "sh", "-c", SMALL, "sh")
+    _, by_tcp = crowd(serve("--host", "0.0.0.0", prefix=prefix, env=env), env)
+    assert by_tcp, "16 MB cannot hold 16 connections"
+
+
+FEW = 'echo 24 > /proc/sys/kernel/shmmni && exec "$@"'
+NONE = 'echo 0 > /proc/sys/kernel/shmmni && exec "$@"'
+
+
+def few_segments(hosts):
+    """The kernel gives 24 segments to the whole IPC namespace."""
+    prefix = hosts.inside(0, "unshare", "--ipc", "sh", "-c", FEW, "sh")
+    by_memory, by_tcp = crowd(serve("--host", "0.0.0.0", prefix=prefix))
+    assert by_memory and by_tcp, "24 segments hold some of 16 connections"
+
+
+def no_segments(hosts):
+    prefix = hosts.inside(0, "unshare", "--ipc", "sh", "-c", NONE, "sh")
+    by_memory, _ = crowd(serve("--host", "0.0.0.0", prefix=prefix))
+    assert not by_memory, by_memory
 
 
 def two_shared_memories(hosts):
-    """One IPC namespace, but each its own /dev/shm: UCX expects what is not there."""
+    """One IPC namespace, but each its own /dev/shm."""
     server = serve("--host", "0.0.0.0", prefix=hosts.inside(0, "unshare", "--mount", "sh", "-c", SMALL, "sh"))
     client = dial("127.0.0.1", server.port, prefix=hosts.inside(0))
+    check(server, client, SHM, 1, LOCAL)
+    finish(client, server)
+
+
+def two_shared_memories_of_posix(hosts):
+    """The same where the user wants what lies there: UCX expects what is not there."""
+    env = {"UCX_TLS": "posix,cma,self,tcp"}
+    prefix = hosts.inside(0, "unshare", "--mount", "sh", "-c", SMALL, "sh")
+    server = serve("--host", "0.0.0.0", prefix=prefix, env=env)
+    client = dial("127.0.0.1", server.port, prefix=hosts.inside(0), env=env)
     print("   own /dev/shm each:", works(server, client))
     finish(client, server)
 
@@ -146,7 +186,11 @@ CASES = (
     (other_user_namespace, ("unshare", "--user", "--map-root-user", "true")),
     (other_user, ("setpriv", "--reuid", "65534", "--clear-groups", "--", "true")),
     (small_shared_memory, ("unshare", "--mount", "sh", "-c", SMALL, "sh", "true")),
+    (small_shared_memory_of_posix, ("unshare", "--mount", "sh", "-c", SMALL, "sh", "true")),
+    (few_segments, ("unshare", "--ipc", "sh", "-c", FEW, "sh", "true")),
+    (no_segments, ("unshare", "--ipc", "sh", "-c", NONE, "sh", "true")),
     (two_shared_memories, ("unshare", "--mount", "sh", "-c", SMALL, "sh", "true")),
+    (two_shared_memories_of_posix, ("unshare", "--mount", "sh", "-c", SMALL, "sh", "true")),
 )
 
 

@@ -80,7 +80,7 @@ uint64_t t_memory_available(void)
     return field("/proc/meminfo", "MemAvailable") * 1024;
 }
 
-uint64_t t_shm_segments(void)
+static uint64_t posix_segments(void)
 {
     DIR *folder = opendir("/dev/shm");
     uint64_t count = 0;
@@ -94,4 +94,27 @@ uint64_t t_shm_segments(void)
     }
     closedir(folder);
     return count;
+}
+
+/* Lines of the table below its title: key, id, permissions, bytes, maker, last user, attached. */
+static uint64_t sysv_segments(void)
+{
+    FILE *file = fopen("/proc/sysvipc/shm", "re");
+    uint64_t count = 0;
+    char line[512];
+
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        unsigned long attached = 1;
+
+        count += sscanf(line, "%*d %*d %*o %*u %*d %*d %lu", &attached) == 1 && attached == 0;
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return count;
+}
+
+uint64_t t_segments_left(void)
+{
+    return posix_segments() + sysv_segments();
 }

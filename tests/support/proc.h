@@ -14,7 +14,8 @@ uint64_t t_thread_count(void);
 uint64_t t_cpu_ns(void);
 /* MemAvailable, in bytes. */
 uint64_t t_memory_available(void);
-/* How many shared-memory files of UCX, of all processes, /dev/shm holds. */
-uint64_t t_shm_segments(void);
+/* Of all processes: System V segments that nobody has attached, and files of UCX in /dev/shm. A
+ * moment after it was made a segment is one. */
+uint64_t t_segments_left(void);
 
 #endif

@@ -99,7 +99,44 @@ Test(host, the_soft_limit_is_raised_to_the_hard_one)
 Test(host, memory_and_shm_are_told)
 {
     cr_assert_gt(hws__mem_available(), 1u << 20);
-    cr_assert_gt(hws__shm_free(), 0);
+    cr_assert_gt(hws__dev_shm_free(), 0);
+}
+
+Test(host, segments_are_possible)
+{
+    cr_assert(hws__segments_possible());
+}
+
+/* In an IPC namespace of its own, whose limits nobody else sees. */
+static int cap_with_segments(const char *most, const char **why)
+{
+    const int fd = unshare(CLONE_NEWIPC) == 0 ? open("/proc/sys/kernel/shmmni", O_WRONLY) : -1;
+
+    if (fd < 0 || write(fd, most, strlen(most)) < 0)
+        cr_skip_test("no right to make an IPC namespace and to set its kernel.shmmni");
+    close(fd);
+    return hws__isolated_cap(false, why);
+}
+
+Test(host, few_segments_bound_the_cap)
+{
+    const char *why;
+
+    cr_assert_eq(cap_with_segments("16", &why), 12 / HWS__ISOLATED_SEGMENTS);
+    cr_assert_str_eq(why, "shared-memory segments");
+}
+
+Test(host, no_segments_mean_none)
+{
+    const char *why;
+
+    cr_assert_eq(cap_with_segments("0", &why), 0);
+    cr_assert_not(hws__segments_possible());
+}
+
+Test(host, a_full_dev_shm_bounds_only_those_who_may_use_it)
+{
+    cr_assert_leq(hws__isolated_cap(true, NULL), hws__isolated_cap(false, NULL));
 }
 
 Test(host, few_descriptors_bound_the_cap)
@@ -110,7 +147,7 @@ Test(host, few_descriptors_bound_the_cap)
     getrlimit(RLIMIT_NOFILE, &limit);
     limit.rlim_cur = 4 * HWS__ISOLATED_FDS;
     setrlimit(RLIMIT_NOFILE, &limit);
-    const int cap = hws__isolated_cap(&why);
+    const int cap = hws__isolated_cap(false, &why);
     cr_assert_leq(cap, 2);
     cr_assert_geq(cap, 0);
     cr_assert_not_null(why);
@@ -125,5 +162,5 @@ Test(host, no_descriptor_left_means_none)
     getrlimit(RLIMIT_NOFILE, &limit);
     limit.rlim_cur = 4;
     setrlimit(RLIMIT_NOFILE, &limit);
-    cr_assert_eq(hws__isolated_cap(NULL), 0);
+    cr_assert_eq(hws__isolated_cap(false, NULL), 0);
 }

@@ -34,7 +34,7 @@ def no_loop_is_left(request):
         asyncio.set_event_loop(None)
 
 
-@pytest.fixture(params=["posix,tcp,self", "tcp,self"], ids=["shm", "tcp"])
+@pytest.fixture(params=["sysv,tcp,self", "tcp,self"], ids=["shm", "tcp"])
 def context(request):
     with hawser.Context(config={"TLS": request.param}) as context:
         yield context

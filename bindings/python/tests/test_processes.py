@@ -27,7 +27,7 @@ def echo_server(pipe, transports):
     asyncio.run(main())
 
 
-@pytest.fixture(params=["posix,tcp,self", "tcp,self"], ids=["shm", "tcp"])
+@pytest.fixture(params=["sysv,tcp,self", "tcp,self"], ids=["shm", "tcp"])
 def transports(request):
     return request.param
 
@@ -40,7 +40,7 @@ async def test_echo(transports, size):
         async with hawser.Worker(context) as worker:
             for _ in range(2):
                 async with hawser.connect("127.0.0.1", port, worker=worker) as endpoint:
-                    assert ("posix" in endpoint.info()["lanes"]) == ("posix" in transports)
+                    assert ("sysv" in endpoint.info()["lanes"]) == ("sysv" in transports)
                     data = os.urandom(size)
                     for _ in range(5):
                         sending = endpoint.send(data, 1)

@@ -12,7 +12,7 @@ import hawser
 import hawser.sync
 
 
-@pytest.fixture(params=["posix,tcp,self", "tcp,self"], ids=["shm", "tcp"])
+@pytest.fixture(params=["sysv,tcp,self", "tcp,self"], ids=["shm", "tcp"])
 def context(request):
     features = ["tag", "stream", "am", "rma", "atomic"]
     with hawser.Context(features, config={"TLS": request.param}) as context:

@@ -12,7 +12,7 @@ import pytest
 
 # Before the library looks for libcuda; UCX's own CUDA must not meet the stub.
 os.environ["HAWSER_CUDA"] = os.environ["HAWSER_STUB_CUDA"]
-os.environ["UCX_TLS"] = "posix,cma,self,tcp"
+os.environ["UCX_TLS"] = "sysv,cma,self,tcp"
 
 import hawser
 import hawser.sync
@@ -107,7 +107,7 @@ async def test_sends_wait_for_their_stream(cuda, pair, stream, number):
     assert (bytes(header), bytes(body)) == (b"h", data)
 
 
-@pytest.fixture(params=["posix,tcp,self", "tcp,self"], ids=["shm", "tcp"])
+@pytest.fixture(params=["sysv,tcp,self", "tcp,self"], ids=["shm", "tcp"])
 def context(request):
     with hawser.Context(["tag", "stream", "am", "rma"], config={"TLS": request.param}) as context:
         yield context

@@ -70,7 +70,7 @@ def test_logging():
         logger.setLevel(level)
 
 
-@pytest.mark.parametrize("transports", ["posix", "tcp", "all"])
+@pytest.mark.parametrize("transports", ["sysv", "posix", "tcp", "all"])
 def test_information(transports):
     ucp.init({"TLS": transports})
     assert "transport" in ucp.get_ucp_context_info() or "resource" in ucp.get_ucp_context_info()

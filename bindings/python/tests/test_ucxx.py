@@ -110,7 +110,7 @@ def test_refused_modes():
         ucxx.init(progress_mode="blocking", enable_delayed_submission=True)
 
 
-@pytest.mark.parametrize("transports", ["posix", "tcp", "posix,tcp"])
+@pytest.mark.parametrize("transports", ["sysv", "tcp", "posix,tcp"])
 def test_information(transports):
     ucxx.init({"TLS": transports, "NET_DEVICES": "all"})
     active = ucxx.get_active_transports()

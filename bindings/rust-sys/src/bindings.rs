@@ -578,7 +578,7 @@ pub struct hws_endpoint_info {
     /// "address:port", "\[address\]:port"
     pub local_address: [c_char; 64],
     pub peer_address: [c_char; 64],
-    /// "posix/memory, tcp/lo"
+    /// "sysv/memory, tcp/lo"
     pub lanes: [c_char; 128],
     pub reason_text: [c_char; 96],
 }

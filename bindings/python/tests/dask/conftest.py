@@ -7,7 +7,7 @@ import pytest
 
 from hawser.dask import _workers
 
-TRANSPORTS = {"unset": None, "tcp": "tcp,self", "shm": "posix,tcp,self"}
+TRANSPORTS = {"unset": None, "tcp": "tcp,self", "shm": "sysv,tcp,self"}
 
 
 @pytest.fixture

@@ -83,9 +83,9 @@ def opened():
 
 
 def swept(before, seconds=20):
-    """Whether nothing of a killed process stays in /dev/shm."""
+    """Whether no segment of a killed process stays."""
     deadline = time.monotonic() + seconds
-    while {name for name in orphans() if name.startswith("ucx_shm_posix_")} - before:
+    while {name for name in orphans() if name.startswith("ucx_shm_")} - before:
         if time.monotonic() > deadline:
             return False
         # What was killed while it made a segment leaves it to the next context.
@@ -104,7 +104,7 @@ def _threads():
 
 @contextlib.contextmanager
 def nothing_left(loop=None, seconds=30):
-    """What runs within leaves no descriptor, thread, process or segment in /dev/shm behind, once all is closed.
+    """What runs within leaves no descriptor, thread, process or segment behind, once all is closed.
     A loop whose connections are to be closed runs for a moment."""
     multiprocessing.resource_tracker.ensure_running()
     _workers._close_all()
@@ -127,10 +127,16 @@ def nothing_left(loop=None, seconds=30):
 
 
 def orphans():
-    """Segments in /dev/shm that no process has mapped."""
+    """Segments that no process has mapped: files in /dev/shm, and System V segments of this user."""
     names = set(os.listdir("/dev/shm"))
     for maps in glob.glob("/proc/[0-9]*/maps"):
         with contextlib.suppress(OSError), open(maps) as file:
             text = file.read()
             names = {name for name in names if name not in text}
+    with open("/proc/sysvipc/shm") as table:
+        head, *lines = (line.split() for line in table)
+    for line in lines:
+        segment = dict(zip(head, line, strict=True))
+        if segment["nattch"] == "0" and int(segment["uid"]) == os.getuid():
+            names.add(f"ucx_shm_sysv_{segment['shmid']}")
     return names

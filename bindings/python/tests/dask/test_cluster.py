@@ -19,7 +19,7 @@ from hawser.dask import HawserComm, _workers
 pytestmark = [pytest.mark.filterwarnings("default")]
 
 
-@pytest.fixture(params=[None, "tcp,self", "posix,tcp,self"], ids=["unset", "tcp", "shm"], autouse=True)
+@pytest.fixture(params=[None, "tcp,self", "sysv,tcp,self"], ids=["unset", "tcp", "shm"], autouse=True)
 def tls(request, monkeypatch):
     if request.param is not None:
         monkeypatch.setenv("UCX_TLS", request.param)
@@ -29,8 +29,8 @@ def tls(request, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def shared_memory():
-    """No segment of this user's processes stays in /dev/shm."""
-    before = set(os.listdir("/dev/shm"))
+    """No segment of this user's processes stays."""
+    before = orphans()
     yield
     deadline = time.monotonic() + 5
     while left := orphans() - before:

@@ -99,7 +99,7 @@ def test_learning_can_be_switched_off():
 
 def table():
     pairs = [
-        _transfers.summary("ucx://a:1", "ucx://b:2", "posix/memory", [(10.0, 10**8, 0.1), (11.0, 10**8, 0.2)]),
+        _transfers.summary("ucx://a:1", "ucx://b:2", "sysv/memory", [(10.0, 10**8, 0.1), (11.0, 10**8, 0.2)]),
         _transfers.summary("ucx://b:2", "ucx://a:1", "tcp/<eth0>", [(12.0, 10**6, 0.5)]),
     ]
     return _transfers.Bandwidths(pairs)
@@ -110,7 +110,7 @@ def test_a_report_is_one_file(tmp_path):
     table().save(path)
     text = path.read_text()
     assert text.count("<svg") == 2 and text.count("<circle") == 3 + 2 and text.count("<rect") == 2
-    assert "posix/memory" in text and "tcp/&lt;eth0&gt;" in text and "<eth0>" not in text
+    assert "sysv/memory" in text and "tcp/&lt;eth0&gt;" in text and "<eth0>" not in text
     _transfers.Bandwidths([]).save(path)
     assert "<table>" in path.read_text()
 

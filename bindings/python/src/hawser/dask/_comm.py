@@ -55,7 +55,7 @@ class HawserComm(Comm):
 
     @property
     def transport(self) -> str:
-        """UCX's names of what the data travels on, as "posix/memory"; empty when it is closed."""
+        """UCX's names of what the data travels on, as "sysv/memory"; empty when it is closed."""
         endpoint = self._endpoint
         return "" if endpoint is None or not endpoint.connected else str(endpoint.info()["lanes"])
 
