@@ -6,6 +6,7 @@
 #include "lanes.h"
 #include "host.h"
 #include "listener.h"
+#include "lost.h"
 #include "log.h"
 #include "multi.h"
 #include "plan.h"
@@ -20,9 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* How long a TCP peer may leave data unacknowledged. */
-#define USER_TIMEOUT_MS 1200u
 
 struct hws__endpoint *hws__endpoint_new(struct hws__worker *w)
 {
@@ -289,9 +287,9 @@ void hws__endpoint_opened(struct hws__endpoint *ep)
     }
     hws__endpoint_addresses(ep);
     if (ep->upgrade.line != NULL) {
-        hws__sockets_watch_peer(ep->upgrade.line_worker->efd, USER_TIMEOUT_MS);
+        hws__sockets_watch_peer(ep->upgrade.line_worker->efd);
     } else if (ep->transports & HWS_TRANSPORT_TCP) {
-        hws__sockets_watch_peer(ep->uworker->efd, USER_TIMEOUT_MS);
+        hws__lost_watch(ep->uworker);
     }
     if (ep->reason == HWS_REASON_LOCAL && ep->peer_host != 0 &&
         ep->peer_host != ep->worker->context->host) {

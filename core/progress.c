@@ -3,6 +3,7 @@
 #include "cuda.h"
 #include "endpoint.h"
 #include "listener.h"
+#include "lost.h"
 #include "multi.h"
 #include "raw.h"
 #include "stats.h"
@@ -306,6 +307,7 @@ static int slow(struct hws__worker *w)
     atomic_fetch_add_explicit(&w->activity, 1, memory_order_relaxed);
     done = look_at_cold(w);
     done += check_cold(w, now);
+    hws__lost_check(w, now);
     cool_idle(w);
     if (w->heap_size != 0) {
         hws__op_expire(w, now);
@@ -347,7 +349,7 @@ static uint64_t next_deadline(struct hws__worker *w)
     uint64_t d = w->deaf_count == 0 ? UINT64_MAX : hws__now() + HWS__DEAF_NS;
 
     d = w->next_deadline < d ? w->next_deadline : d;
-
+    d = w->lost_due < d ? w->lost_due : d;
     if (w->heap_size != 0 && w->heap[0]->deadline < d) {
         d = w->heap[0]->deadline;
     }

@@ -1,18 +1,22 @@
 #include "sockets.h"
 #include "address.h"
 #include <dirent.h>
+#include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+typedef void visit(int fd, void *arg);
+
 /* Call fn with each descriptor that an epoll set watches. */
-static void for_each_watched(int epfd, void (*fn)(int fd, unsigned arg), unsigned arg)
+static void for_each_watched(int epfd, visit *fn, void *arg)
 {
     char path[48], line[128];
     FILE *f;
@@ -30,33 +34,15 @@ static void for_each_watched(int epfd, void (*fn)(int fd, unsigned arg), unsigne
     fclose(f);
 }
 
-static int option(int fd, int name)
-{
-    int value = 0;
-    socklen_t length = sizeof value;
-
-    return getsockopt(fd, SOL_SOCKET, name, &value, &length) == 0 ? value : -1;
-}
-
-static void watch(int fd, unsigned milliseconds)
-{
-    const int on = 1, seconds = 1, probes = 2;
-
-    if (option(fd, SO_PROTOCOL) != IPPROTO_TCP) {
-        return;
-    }
-    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);
-    if (option(fd, SO_KEEPALIVE) == 0) {
-        setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
-        setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);
-        setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
-        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    }
-}
+struct below {
+    visit *fn;
+    void *arg;
+};
 
 /* A transport's own epoll set: its sockets are one level below the worker's. */
-static void watch_below(int fd, unsigned milliseconds)
+static void visit_below(int fd, void *arg)
 {
+    const struct below *b = arg;
     char path[48], target[32];
     ssize_t n;
 
@@ -65,14 +51,82 @@ static void watch_below(int fd, unsigned milliseconds)
     if (n > 0) {
         target[n] = '\0';
         if (strcmp(target, "anon_inode:[eventpoll]") == 0) {
-            for_each_watched(fd, watch, milliseconds);
+            for_each_watched(fd, b->fn, b->arg);
         }
     }
 }
 
-void hws__sockets_watch_peer(int efd, unsigned milliseconds)
+static int option(int fd, int name)
 {
-    for_each_watched(efd, watch_below, milliseconds);
+    int value = 0;
+    socklen_t length = sizeof value;
+
+    return getsockopt(fd, SOL_SOCKET, name, &value, &length) == 0 ? value : -1;
+}
+
+static void keep_alive(int fd, void *arg)
+{
+    const int on = 1, seconds = 1, probes = 1;
+
+    (void)arg;
+    if (option(fd, SO_PROTOCOL) == IPPROTO_TCP && option(fd, SO_KEEPALIVE) == 0) {
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    }
+}
+
+void hws__sockets_watch_peer(int efd)
+{
+    struct below b = {keep_alive, NULL};
+
+    for_each_watched(efd, visit_below, &b);
+}
+
+/* How long a peer may acknowledge nothing of what is on its way. */
+#define SILENT_MS 1200u
+
+static bool lost(const struct tcp_info *t)
+{
+    if (t->tcpi_last_ack_recv < SILENT_MS) {
+        return false;
+    }
+    if (t->tcpi_unacked == 0) {
+        return t->tcpi_probes > 2; /* the peer takes no more, and does not say so any more */
+    }
+    /* Sent again after 200 and 600 ms, on a quick network: not what was sent just now after a rest. */
+    return t->tcpi_retransmits > 2 || (t->tcpi_retransmits == 2 && t->tcpi_last_data_sent >= 400);
+}
+
+static void end_if_lost(int fd, void *arg)
+{
+    const struct linger at_once = {.l_onoff = 1};
+    struct tcp_info t = {0};
+    socklen_t length = sizeof t;
+    bool *waiting = arg;
+    int queued;
+
+    if (option(fd, SO_PROTOCOL) != IPPROTO_TCP || ioctl(fd, SIOCOUTQ, &queued) != 0 ||
+        queued == 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &t, &length) != 0 ||
+        (t.tcpi_state != TCP_ESTABLISHED && t.tcpi_state != TCP_CLOSE_WAIT)) {
+        return;
+    }
+    if (lost(&t)) {
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+        shutdown(fd, SHUT_RDWR);
+    } else {
+        *waiting = true;
+    }
+}
+
+bool hws__sockets_end_lost(int efd)
+{
+    bool waiting = false;
+    struct below b = {end_if_lost, &waiting};
+
+    for_each_watched(efd, visit_below, &b);
+    return waiting;
 }
 
 static uint64_t inode_of(int fd)

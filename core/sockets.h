@@ -9,13 +9,19 @@
 #include <stdint.h>
 
 /**
- * Have the system notice a peer that is lost: give the data sockets of a UCX worker a limit for
- * unacknowledged data, and keepalive (idle 1 s, interval 1 s, 2 probes) where UCX has set none: it
- * does so at its own first look at a connection only, 20 s after the start.
- * @param efd           the event descriptor of the UCX worker
- * @param milliseconds  how long data may be unacknowledged
+ * Have the system notice an idle peer that is lost: give the data sockets of a UCX worker keepalive
+ * (idle 1 s, interval 1 s, 1 probe) where UCX has set none: it does so at its own first look at a
+ * connection only, 20 s after the start.
+ * @param efd  the event descriptor of the UCX worker
  */
-void hws__sockets_watch_peer(int efd, unsigned milliseconds);
+void hws__sockets_watch_peer(int efd);
+
+/**
+ * Shut down those data sockets of a UCX worker whose peer has acknowledged nothing for more than a
+ * second of what is on its way. A peer that takes nothing still acknowledges.
+ * @return whether anything is on its way on the others
+ */
+bool hws__sockets_end_lost(int efd);
 
 /** Call fn with each descriptor of this process until it returns true. Returns that one, or -1. */
 int hws__sockets_each(bool (*fn)(int fd, void *arg), void *arg);

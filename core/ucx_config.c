@@ -18,14 +18,14 @@ static const char *bare(const char *key)
 
 /* ---- Hawser's own pairs ---- */
 
-/* A dead or silent peer is noticed by the kernel in about 3 s; a restarted server gets its port
+/* A dead or silent peer is noticed by the kernel in 2 s; a restarted server gets its port
  * back; and shared memory stays in use under peer error handling (without this UCX drops it for
  * TCP, ten times slower: that is safe only because each such peer has a UCX worker of its own). */
 static const struct hws__kv tcp_pairs[] = {
     {"TCP_CM_REUSEADDR", "y"},
     {"TCP_KEEPIDLE", "1s"},
     {"TCP_KEEPINTVL", "1s"},
-    {"TCP_KEEPCNT", "2"},
+    {"TCP_KEEPCNT", "1"},
 };
 
 static const struct hws__kv no_net_pairs[] = {{"NET_DEVICES", "all"}};

@@ -5,6 +5,7 @@
 #include "exit.h"
 #include "hello.h"
 #include "host.h"
+#include "lost.h"
 #include "multi.h"
 #include "progress.h"
 #include "raw.h"
@@ -262,6 +263,7 @@ void hws__uworker_heat_again(struct hws__uworker *u)
     if (!u->hot) {
         u->hot = true;
         hws__list_append(&u->worker->hot, &u->hot_link);
+        hws__lost_expect(u);
     }
 }
 

@@ -44,6 +44,7 @@ struct hws__uworker {
     bool hot;
     bool raw;                /* the peer is a plain UCX program */
     bool deaf;               /* the peer may be unable to wake it */
+    bool by_tcp;             /* connections of it travel by TCP, see lost.h */
     _Atomic bool destroying; /* on the background thread */
     uint32_t pending;        /* requests of operations that it holds */
     uint32_t burying;        /* UCX endpoints that are being closed */

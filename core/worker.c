@@ -55,7 +55,7 @@ static void init_lists(struct hws__worker *w)
     hws__scope_init(&w->multi_scope);
     hws__scope_init(&w->address_scope);
     w->epfd = w->wakefd = w->timerfd = w->page_fd = -1;
-    w->next_deadline = UINT64_MAX;
+    w->next_deadline = w->lost_due = UINT64_MAX;
 }
 
 static int32_t init_fds(struct hws__worker *w)

@@ -127,6 +127,7 @@ struct hws__worker {
     uint32_t heap_size, heap_room;
     uint64_t next_deadline;
     uint64_t cold_checked; /* when, see check_cold() */
+    uint64_t lost_due;     /* when hws__lost_check() looks; UINT64_MAX: nothing was sent */
 
     struct hws__context *context;
     struct hws__uworker *main, *tcp;   /* null once the worker is closed */

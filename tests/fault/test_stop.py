@@ -79,7 +79,6 @@ def close_with_data_is_bounded(*options):
     time.sleep(0.2)
     start = time.monotonic()
     client.say("close")
-    # A TCP peer that acknowledges nothing may be given up by the system before.
     client.hear("closed", timeout=20)
     took = (time.monotonic() - start) * 1000
     assert took < CLOSE_MS + 3000, f"closing took {took:.0f} ms"
@@ -87,6 +86,20 @@ def close_with_data_is_bounded(*options):
     server.kill(signal.SIGCONT)
     server.hear("disconnected")
     assert server.end() == 0
+
+
+def data_waits_for_the_peer(*options):
+    """Far more data on its way than the peer has taken, for longer than a lost peer is left: it is not lost."""
+    server = serve("--host", "127.0.0.1")
+    client = dial("127.0.0.1", server.port, *options)
+    client.echo(8)
+    stop(server)
+    client.ask("flood 4096", "done")
+    assert client.line(5) is None, client.lines
+    server.kill(signal.SIGCONT)
+    client.echo(8)
+    client.echo(1 << 20)
+    assert client.end() == 0 and server.end() == 0
 
 
 def connect_deadline(*options):
@@ -119,7 +132,15 @@ def others_are_served(*options):
     assert other.end() == 0 and server.end() == 0
 
 
-CASES = (deadlines, late_send_aborts, close_is_bounded, close_with_data_is_bounded, connect_deadline, others_are_served)
+CASES = (
+    deadlines,
+    late_send_aborts,
+    close_is_bounded,
+    close_with_data_is_bounded,
+    data_waits_for_the_peer,
+    connect_deadline,
+    others_are_served,
+)
 
 
 def main():

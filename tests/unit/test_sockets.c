@@ -137,11 +137,6 @@ static int tcp_option(int fd, int name)
     return value;
 }
 
-static int user_timeout(int fd)
-{
-    return tcp_option(fd, TCP_USER_TIMEOUT);
-}
-
 static int keepalive(int fd)
 {
     socklen_t length = sizeof(int);
@@ -163,9 +158,8 @@ Test(sockets, keepalive_of_others_is_left_alone)
     setsockopt(accepted, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     cr_assert_eq(epoll_ctl(inner, EPOLL_CTL_ADD, accepted, &e), 0);
     cr_assert_eq(epoll_ctl(outer, EPOLL_CTL_ADD, inner, &e), 0);
-    hws__sockets_watch_peer(outer, 1234);
+    hws__sockets_watch_peer(outer);
     cr_assert_eq(tcp_option(accepted, TCP_KEEPIDLE), 77);
-    cr_assert_eq(user_timeout(accepted), 1234);
     close(inner);
     close(outer);
     close(client);
@@ -173,7 +167,7 @@ Test(sockets, keepalive_of_others_is_left_alone)
 }
 
 /* UCX: the worker's epoll set watches the transports' ones, and these the sockets. */
-Test(sockets, the_time_limit_reaches_the_tcp_sockets_of_a_worker)
+Test(sockets, keepalive_reaches_the_tcp_sockets_of_a_worker)
 {
     int client, accepted = connect_one(&client), pipes[2];
     int outer = epoll_create1(0), inner = epoll_create1(0);
@@ -184,18 +178,40 @@ Test(sockets, the_time_limit_reaches_the_tcp_sockets_of_a_worker)
     cr_assert_eq(epoll_ctl(inner, EPOLL_CTL_ADD, pipes[0], &e), 0);
     cr_assert_eq(epoll_ctl(outer, EPOLL_CTL_ADD, inner, &e), 0);
     cr_assert_eq(epoll_ctl(outer, EPOLL_CTL_ADD, pipes[0], &e), 0);
-    hws__sockets_watch_peer(outer, 1234);
-    cr_assert_eq(user_timeout(accepted), 1234);
-    cr_assert_eq(user_timeout(client), 0, "others are left alone");
+    hws__sockets_watch_peer(outer);
     cr_assert_eq(tcp_option(accepted, TCP_KEEPIDLE), 1);
     cr_assert_eq(tcp_option(accepted, TCP_KEEPINTVL), 1);
-    cr_assert_eq(tcp_option(accepted, TCP_KEEPCNT), 2);
+    cr_assert_eq(tcp_option(accepted, TCP_KEEPCNT), 1);
     cr_assert_eq(keepalive(accepted), 1);
-    cr_assert_eq(keepalive(client), 0);
+    cr_assert_eq(keepalive(client), 0, "others are left alone");
     close(inner);
     close(outer);
-    hws__sockets_watch_peer(-1, 1);
-    hws__sockets_watch_peer(outer, 1);
+    hws__sockets_watch_peer(-1);
+    hws__sockets_watch_peer(outer);
+    close(client);
+    close(accepted);
+}
+
+/* A peer that is there and takes nothing is not lost, however long that lasts. */
+Test(sockets, a_peer_that_reads_nothing_is_not_lost, .timeout = 60)
+{
+    int client, accepted = connect_one(&client);
+    int outer = epoll_create1(0), inner = epoll_create1(0);
+    struct epoll_event e = {.events = EPOLLIN};
+    static char data[1 << 16];
+
+    cr_assert_eq(epoll_ctl(inner, EPOLL_CTL_ADD, client, &e), 0);
+    cr_assert_eq(epoll_ctl(outer, EPOLL_CTL_ADD, inner, &e), 0);
+    cr_assert_not(hws__sockets_end_lost(outer), "nothing is on its way");
+    while (send(client, data, sizeof data, MSG_DONTWAIT) > 0) {}
+    for (int i = 0; i < 40; i++) {
+        usleep(100000);
+        cr_assert(hws__sockets_end_lost(outer), "more is on its way than the peer takes");
+    }
+    while (recv(accepted, data, sizeof data, MSG_DONTWAIT) > 0) {}
+    cr_assert_gt(send(client, data, 1, MSG_DONTWAIT | MSG_NOSIGNAL), 0, "shut down");
+    close(inner);
+    close(outer);
     close(client);
     close(accepted);
 }

@@ -28,6 +28,9 @@ struct core *core_of(PyObject *worker)
     return core_in(worker);
 }
 
+/* An object of Python may be many buffers, each of which is a segment: memory alone bounds them. */
+#define SEGMENTS (1u << 30)
+
 /* _open(context, mode, name, spin_ns, await_spin_ns, spares) */
 static PyObject *worker_open(PyObject *self, PyObject *args)
 {
@@ -53,6 +56,7 @@ static PyObject *worker_open(PyObject *self, PyObject *args)
     o.name = name;
     o.spin_ns = spin;
     o.spares = spares;
+    o.multi_count_max = SEGMENTS;
     o.sink = (hws_sink){.callback = core_event, .callback_arg = c};
     UNLOCKED(r = hws_worker_open(context, &o, &id));
     if (r < 0) {

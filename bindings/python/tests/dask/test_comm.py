@@ -56,6 +56,24 @@ async def test_arrays(n):
         assert message["x"].flags.writeable
 
 
+async def test_messages_of_very_many_frames():
+    message = {i: to_serialize(i) for i in range(40_000)}
+    async with comm_pair() as (a, b):
+        _, got = await asyncio.gather(a.write(message), b.read())
+        assert got == {i: i for i in range(40_000)}
+
+
+async def test_a_loop_that_computes_loses_no_connection():
+    """Longer than a lost peer takes to be noticed, with data on its way."""
+    x = np.arange(30_000_000)
+    async with comm_pair() as (a, b):
+        both = asyncio.gather(a.write(to_serialize(x)), b.read())
+        await asyncio.sleep(0.02)
+        time.sleep(4)
+        _, got = await both
+        np.testing.assert_array_equal(got, x)
+
+
 async def test_order_is_kept_when_small_and_large_alternate():
     async with comm_pair() as (a, b):
 

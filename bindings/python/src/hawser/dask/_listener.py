@@ -51,7 +51,6 @@ class HawserListener(BaseListener):
         self.comm_handler = comm_handler
         self.deserialize = deserialize
         self.allow_offload = allow_offload
-        self._handshake_overrides = connection_args.get("handshake_overrides")
         self._listener: Any = None
         self._refusals: Refusals | None = None
         self._handlers: set[asyncio.Task[None]] = set()
@@ -110,10 +109,7 @@ class HawserListener(BaseListener):
 
     async def _handle(self, comm: HawserComm) -> None:
         try:
-            if self._handshake_overrides is None:
-                await self.on_connection(comm)
-            else:
-                await self.on_connection(comm, self._handshake_overrides)
+            await self.on_connection(comm)
         except CommClosedError:
             log.info("connection from %s closed before the handshake was done", comm.peer_address)
             comm.abort()
