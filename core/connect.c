@@ -218,7 +218,8 @@ static int32_t meaning(const struct hws__endpoint *ep, int32_t status, bool by_t
 {
     switch (status) {
     case HWS_E_REJECTED:
-        /* A Hawser listener of the same UCX never rejects a dial by TCP at this level. */
+        /* A Hawser listener of the same UCX rejects a dial by TCP at this level only when it is closed,
+         * and then not twice. */
         return by_tcp && !ep->raw ? HWS_E_PEER_VERSION : HWS_E_REJECTED;
     case HWS_E_NOT_CONNECTED:
     case HWS_E_UNREACHABLE:
@@ -251,6 +252,7 @@ void hws__dial_failed(struct hws__endpoint *ep, int32_t status)
     struct hws__worker *w = ep->worker;
     bool by_tcp = hws__upgrade_by_tcp(ep);
     bool again = replaced(ep) && !ep->redialled && status != HWS_E_TIMED_OUT;
+    bool closing = by_tcp && status == HWS_E_REJECTED && !ep->raw && !ep->rejected;
 
     hws__log(HWS_LOG_DEBUG, "dial %s:%u%s: %s", ep->host, (unsigned)ep->port,
              by_tcp ? " by TCP" : "", hws_error_name(status));
@@ -258,6 +260,12 @@ void hws__dial_failed(struct hws__endpoint *ep, int32_t status)
     ep->ucx_error = false;
     if (again) {
         ep->redialled = true;
+        hws__dial(ep);
+        return;
+    }
+    if (closing) {
+        ep->rejected = true;
+        HWS__COUNT(w, redials, 1);
         hws__dial(ep);
         return;
     }

@@ -41,6 +41,7 @@ struct hws__endpoint {
     bool closing;   /* by the user */
     bool tcp;       /* dials without shared memory */
     bool redialled; /* on a new TCP worker */
+    bool rejected;  /* a dial by TCP was, once */
     bool server;
     bool ucx_error; /* UCX reported an error: the UCX endpoint is useless */
     bool in_attention;

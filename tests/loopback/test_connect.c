@@ -297,6 +297,29 @@ CASE(listener_closed_while_workers_are_made_for_its_peers)
     t_pair_close(&pair);
 }
 
+/* Who arrives while the owner is busy, and then closes, is not told of another version. */
+CASE_BOTH(listener_closed_before_it_saw_its_peers)
+{
+    enum { PEERS = 6 };
+    hws_endpoint_opts opts = {.struct_size = sizeof opts, .flags = flags};
+    hws_id clients[PEERS], ops[PEERS];
+    t_pair pair;
+
+    t_pair_listen(&pair, NULL);
+    for (int i = 0; i < PEERS; i++) {
+        CHECK_OK(
+            hws_connect(pair.worker[0], "127.0.0.1", pair.port, &opts, NULL, &clients[i], &ops[i]));
+    }
+    for (uint64_t start = t_now(); t_now() - start < 300 * T_MS;) {
+        hws_worker_progress(pair.worker[0]);
+    }
+    CHECK_OK(hws_close(pair.listener));
+    for (int i = 0; i < PEERS; i++) {
+        CHECK_CODE(WAIT(&pair, ops[i]).status, HWS_E_REFUSED);
+    }
+    t_pair_close(&pair);
+}
+
 CASE(unresolvable_name)
 {
     t_pair pair;
