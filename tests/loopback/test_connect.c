@@ -250,24 +250,31 @@ CASE(closed_listener_refuses_but_its_endpoints_live)
     t_pair_close(&pair);
 }
 
+/* So many dial, and reach a listener whose worker makes no progress. */
+static void dial_together(t_pair *pair, uint32_t flags, hws_id *ops, int count)
+{
+    hws_endpoint_opts opts = {.struct_size = sizeof opts, .flags = flags};
+    hws_id client;
+
+    for (int i = 0; i < count; i++) {
+        CHECK_OK(
+            hws_connect(pair->worker[0], "127.0.0.1", pair->port, &opts, NULL, &client, &ops[i]));
+    }
+    for (uint64_t start = t_now(); t_now() - start < 300 * T_MS;) {
+        hws_worker_progress(pair->worker[0]);
+    }
+}
+
 /* More than arrive in one step: none is turned away. */
 CASE(many_by_tcp_at_once)
 {
     enum { PEERS = 150 };
-    hws_endpoint_opts opts = {.struct_size = sizeof opts, .flags = HWS_ENDPOINT_TCP_ONLY};
-    hws_id clients[PEERS], ops[PEERS];
     hws_event event = {0};
+    hws_id ops[PEERS];
     t_pair pair;
 
     t_pair_listen(&pair, NULL);
-    for (int i = 0; i < PEERS; i++) {
-        CHECK_OK(
-            hws_connect(pair.worker[0], "127.0.0.1", pair.port, &opts, NULL, &clients[i], &ops[i]));
-    }
-    /* They reach the listener together. */
-    for (uint64_t start = t_now(); t_now() - start < 300 * T_MS;) {
-        hws_worker_progress(pair.worker[0]);
-    }
+    dial_together(&pair, HWS_ENDPOINT_TCP_ONLY, ops, PEERS);
     for (int i = 0; i < PEERS; i++) {
         event = WAIT(&pair, ops[i]);
         CHECK_OK(event.status);
@@ -301,18 +308,11 @@ CASE(listener_closed_while_workers_are_made_for_its_peers)
 CASE_BOTH(listener_closed_before_it_saw_its_peers)
 {
     enum { PEERS = 6 };
-    hws_endpoint_opts opts = {.struct_size = sizeof opts, .flags = flags};
-    hws_id clients[PEERS], ops[PEERS];
+    hws_id ops[PEERS];
     t_pair pair;
 
     t_pair_listen(&pair, NULL);
-    for (int i = 0; i < PEERS; i++) {
-        CHECK_OK(
-            hws_connect(pair.worker[0], "127.0.0.1", pair.port, &opts, NULL, &clients[i], &ops[i]));
-    }
-    for (uint64_t start = t_now(); t_now() - start < 300 * T_MS;) {
-        hws_worker_progress(pair.worker[0]);
-    }
+    dial_together(&pair, flags, ops, PEERS);
     CHECK_OK(hws_close(pair.listener));
     for (int i = 0; i < PEERS; i++) {
         CHECK_CODE(WAIT(&pair, ops[i]).status, HWS_E_REFUSED);
