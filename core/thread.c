@@ -1,9 +1,11 @@
 /*
- * The progress thread: the waiter of last resort. It makes progress only while nobody else does.
+ * The library's thread of a worker: the waiter of last resort, which makes progress only while nobody
+ * else does, or one that stands by (standby.h).
  */
 #include "error.h"
 #include "guard.h"
 #include "progress.h"
+#include "standby.h"
 #include "time.h"
 #include <errno.h>
 #include <signal.h>
@@ -69,21 +71,11 @@ static void work(struct hws__worker *w)
     }
 }
 
-static void *loop(void *arg)
+static void serve(struct hws__worker *w)
 {
-    struct hws__worker *w = arg;
     uint32_t looks = 0, seen = 0;
-    char name[16];
 
-    snprintf(name, sizeof name, "%.15s", w->name);
-    pthread_setname_np(pthread_self(), name);
-    if (w->thread_start != NULL) {
-        w->thread_start(w->thread_start_arg);
-    }
-    while (atomic_load(&w->obj.id) != 0) {
-        if (hws__library_ending()) {
-            return NULL; /* the worker may be one that exit() did not see yet */
-        }
+    while (atomic_load(&w->obj.id) != 0 && !hws__library_ending()) {
         if (atomic_load(&w->waiters) != 0 || !hws__own_try(w)) {
             stand_aside(w, &looks, &seen);
             continue;
@@ -94,6 +86,35 @@ static void *loop(void *arg)
         if (atomic_load(&w->obj.want) != 0) {
             sched_yield();
         }
+    }
+}
+
+static void stand_by(struct hws__worker *w)
+{
+    struct hws__standby s = {.nap = HWS__STANDBY_NS};
+
+    while (atomic_load(&w->obj.id) != 0 && !hws__library_ending()) {
+        hws__stand_by(w, &s);
+    }
+}
+
+static void *loop(void *arg)
+{
+    struct hws__worker *w = arg;
+    char name[16];
+
+    snprintf(name, sizeof name, "%.15s", w->name);
+    pthread_setname_np(pthread_self(), name);
+    if (w->thread_start != NULL) {
+        w->thread_start(w->thread_start_arg);
+    }
+    if (w->mode >= HWS_PROGRESS_THREAD) {
+        serve(w);
+    } else {
+        stand_by(w);
+    }
+    if (hws__library_ending()) {
+        return NULL; /* the worker may be one that exit() did not see yet */
     }
     /* Whoever closed the worker may still be inside it: ownership is the last thing to get. */
     hws__own(w);

@@ -6,6 +6,7 @@
 #include "multi.h"
 #include "options.h"
 #include "progress.h"
+#include "standby.h"
 #include "stats_page.h"
 #include "time.h"
 #include "ucx_loader.h"
@@ -76,7 +77,8 @@ static int32_t init_fds(struct hws__worker *w)
 
 static int32_t copy_options(struct hws__worker *w, const hws_worker_opts *o)
 {
-    if (o->mode > HWS_PROGRESS_THREAD_POLLING || (o->flags & ~(uint64_t)HWS_WORKER_LATENCY) != 0) {
+    if (o->mode > HWS_PROGRESS_THREAD_POLLING ||
+        (o->flags & ~(uint64_t)(HWS_WORKER_LATENCY | HWS_WORKER_STANDBY)) != 0) {
         return hws__fail(HWS_E_INVALID, 0, "mode %u, flags %#llx", o->mode,
                          (unsigned long long)o->flags);
     }
@@ -233,6 +235,7 @@ int32_t hws_worker_open(hws_id context, const hws_worker_opts *opts, hws_id *out
     struct hws__context *c;
     struct hws__worker *w;
     hws_worker_opts o;
+    bool has_thread;
     hws_id id;
     int32_t r = HWS_OK;
 
@@ -263,11 +266,12 @@ int32_t hws_worker_open(hws_id context, const hws_worker_opts *opts, hws_id *out
     }
     *out = id;
     hws__sink_feed(&w->sink, id);
-    w->thread_running = w->mode >= HWS_PROGRESS_THREAD;
+    has_thread = w->mode >= HWS_PROGRESS_THREAD || (o.flags & HWS_WORKER_STANDBY);
+    w->thread_running = has_thread;
     w->thread_of = id;
     hws__stats_page_announce(w, id);
     hws__own_release(w);
-    return w->mode >= HWS_PROGRESS_THREAD ? hws__thread_start(w, id) : HWS_OK;
+    return has_thread ? hws__thread_start(w, id) : HWS_OK;
 }
 
 static void close_command(struct hws__worker *w, void *arg)
@@ -389,6 +393,7 @@ bool hws__worker_step(struct hws__worker *w)
     hws__deliver(w);
     hws__obj_hide(&w->obj);
     if (w->thread_running) {
+        hws__standby_wake(w);
         return true; /* the thread ends, see hws__worker_ended() */
     }
     hws__worker_ended(w, id);

@@ -160,7 +160,6 @@ struct hws__worker {
     pthread_t thread;
     bool thread_running; /* or about to: the thread ends the worker, see hws__worker_ended() */
     hws_id thread_of;    /* the worker's id, also when it is gone already */
-    _Atomic uint32_t thread_stop;
     _Atomic uint32_t thread_parked; /* futex: the progress thread leaves the work to others */
     void (*thread_start)(void *);
     void *thread_start_arg;

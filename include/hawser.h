@@ -435,6 +435,7 @@ typedef void (*hws_thread_fn)(void *arg);
 
 /** hws_worker_opts.flags */
 #define HWS_WORKER_LATENCY 1 /* keep histograms, see hws_latency_get(); nothing completes inline */
+#define HWS_WORKER_STANDBY 2 /* a thread serves where the program has not got to it for 0.5 s */
 
 typedef struct hws_worker_opts {
     uint32_t struct_size;
@@ -458,7 +459,9 @@ typedef struct hws_worker_opts {
 } hws_worker_opts;
 
 /**
- * Open a worker: a progress domain with its own UCX workers.
+ * Open a worker: a progress domain with its own UCX workers. With HWS_WORKER_STANDBY in the modes
+ * without a thread, one of the library's makes the progress while the program has made none for half
+ * a second, as an event loop that computes; callbacks then run there.
  * @param context   a context
  * @param opts      nullable: manual mode
  * @param[out] out  the id

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -220,6 +221,51 @@ CASE(posting_wakes_a_poller)
     t_pair_close(&pair);
 }
 
+/* A poller sleeps armed; another thread waits meanwhile, leaves, and then something comes. */
+static void waited_beside(uint32_t flags)
+{
+    t_pair_opts opts = {.mode = HWS_PROGRESS_BLOCKING, .endpoint_flags = flags};
+    _Atomic uint64_t ended = 0;
+    hws_op_opts told = {.struct_size = sizeof(told),
+                        .callback = count_event,
+                        .callback_arg = (void *)(uintptr_t)&ended};
+    uint64_t in[2] = {0}, out[2] = {1, 2};
+    t_pair pair;
+    hws_id op, sent;
+    int32_t code;
+
+    t_pair_open(&pair, &opts);
+    struct pollfd fd = {.fd = worker_fd(pair.worker[1]), .events = POLLIN};
+    CHECK_OK(hws_tag_recv(pair.endpoint[1], &in[0], 8, 0, ALL, NULL, &op));
+    CHECK_OK(hws_tag_recv(pair.endpoint[1], &in[1], 8, 1, ALL, &told, NULL));
+    while ((code = hws_worker_arm(pair.worker[1])) == HWS_E_BUSY) {
+        t_pair_step(&pair);
+    }
+    CHECK_OK(code);
+    for (uint64_t i = 0; i < 2; i++) {
+        CHECK_OK(hws_tag_send(pair.endpoint[0], &out[i], 8, i, NULL, &sent));
+        CHECK(sent == 0 || hws_wait(sent, t_patience(), NULL) == HWS_OK);
+        if (i == 0) {
+            CHECK_OK(hws_wait(op, t_patience(), NULL));
+            CHECK_EQ(atomic_load(&ended), 0);
+        }
+    }
+    CHECK_EQ(poll(&fd, 1, (int)(t_patience() / T_MS)), 1); /* else a wake-up was lost */
+    UNTIL(&pair, atomic_load(&ended) == 1);
+    CHECK_EQ(in[1], 2);
+    t_pair_close(&pair);
+}
+
+CASE(a_wait_beside_a_poller_shm)
+{
+    waited_beside(0);
+}
+
+CASE(a_wait_beside_a_poller_tcp)
+{
+    waited_beside(HWS_ENDPOINT_TCP_ONLY);
+}
+
 static void *wait_for_signal(void *arg)
 {
     struct poller *p = arg;
@@ -271,6 +317,92 @@ CASE(signal_wakes_who_waits)
     }
     CHECK(t_now() - start < t_patience());
     CHECK_EQ(pthread_join(thread, NULL), 0);
+    t_pair_close(&pair);
+}
+
+/* ---- Standing by ---- */
+
+struct served {
+    _Atomic uint64_t count;
+    _Atomic long thread;
+};
+
+static void note_served(void *arg, const hws_event *event)
+{
+    struct served *served = arg;
+
+    CHECK_OK(event->status);
+    atomic_store(&served->thread, thread_id());
+    atomic_fetch_add(&served->count, 1);
+}
+
+/* One side's program makes no progress any more, asleep in front of its descriptor or not. */
+static void served(uint32_t flags, size_t length, bool armed)
+{
+    const hws_worker_opts standby = {.struct_size = sizeof standby, .flags = HWS_WORKER_STANDBY};
+    t_pair_opts opts = {
+        .mode = HWS_PROGRESS_BLOCKING, .endpoint_flags = flags, .worker = {NULL, &standby}};
+    struct served seen = {0};
+    hws_op_opts told = {
+        .struct_size = sizeof(told), .callback = note_served, .callback_arg = &seen};
+    char *in = t_alloc(length), *out = t_alloc(length);
+    t_pair pair;
+    hws_id op, client;
+
+    t_pair_open(&pair, &opts);
+    for (uint64_t i = 0; i < 4; i++) {
+        t_fill(out, length, i);
+        CHECK_OK(hws_tag_recv(pair.endpoint[1], in, length, i, ALL, &told, NULL));
+        while (armed && hws_worker_arm(pair.worker[1]) == HWS_E_BUSY) {
+            t_pair_step(&pair);
+        }
+        CHECK_OK(hws_tag_send(pair.endpoint[0], out, length, i, NULL, &op));
+        CHECK(op == 0 || hws_wait(op, t_patience(), NULL) == HWS_OK);
+        EVENTUALLY(atomic_load(&seen.count) == i + 1);
+        CHECK(atomic_load(&seen.thread) != thread_id());
+        CHECK_FILLED(in, length, i);
+    }
+    CHECK_OK(hws_connect(pair.worker[0], "127.0.0.1", pair.port, NULL, NULL, &client, &op));
+    CHECK_OK(hws_wait(op, t_patience(), NULL));
+    CHECK_OK(hws_close_wait(client, t_patience()));
+    free(in);
+    free(out);
+    t_pair_close(&pair);
+}
+
+CASE(standby_serves_who_computes)
+{
+    served(0, 8, false);
+    served(HWS_ENDPOINT_TCP_ONLY, 1 << 20, false);
+}
+
+CASE(standby_serves_a_late_poller)
+{
+    served(0, 1 << 20, true);
+    served(HWS_ENDPOINT_TCP_ONLY, 8, true);
+}
+
+/* What the thread leaves to do is there for the poller that comes back. */
+CASE(standby_leaves_the_poller_its_wake_up)
+{
+    const hws_worker_opts standby = {.struct_size = sizeof standby, .flags = HWS_WORKER_STANDBY};
+    t_pair_opts opts = {.mode = HWS_PROGRESS_BLOCKING, .worker = {&standby, &standby}};
+    _Atomic uint64_t ended = 0;
+    hws_op_opts told = {.struct_size = sizeof(told),
+                        .callback = count_event,
+                        .callback_arg = (void *)(uintptr_t)&ended};
+    uint64_t in[8], out[8] = {0};
+    t_pair pair;
+
+    t_pair_open(&pair, &opts);
+    for (uint64_t i = 0; i < 8; i++) {
+        CHECK_OK(hws_tag_recv(pair.endpoint[1], &in[i], 8, i, ALL, &told, NULL));
+        CHECK_OK(hws_tag_send(pair.endpoint[0], &out[i], 8, i, &told, NULL));
+        if (i % 4 == 3) {
+            t_sleep(600 * T_MS);
+        }
+        poll_until(&pair, &ended, 2 * i + 2);
+    }
     t_pair_close(&pair);
 }
 

@@ -31,11 +31,11 @@ struct core *core_of(PyObject *worker)
 /* An object of Python may be many buffers, each of which is a segment: memory alone bounds them. */
 #define SEGMENTS (1u << 30)
 
-/* _open(context, mode, name, spin_ns, await_spin_ns, spares) */
+/* _open(context, mode, flags, name, spin_ns, await_spin_ns, spares) */
 static PyObject *worker_open(PyObject *self, PyObject *args)
 {
     struct worker *w = (struct worker *)(void *)self;
-    unsigned long long context, spin, await_spin;
+    unsigned long long context, flags, spin, await_spin;
     unsigned mode, spares;
     const char *name;
     hws_worker_opts o = {.struct_size = sizeof o};
@@ -43,8 +43,8 @@ static PyObject *worker_open(PyObject *self, PyObject *args)
     hws_id id = 0;
     int32_t fd, r;
 
-    if (!PyArg_ParseTuple(args, "KIzKKI:_open", &context, &mode, &name, &spin, &await_spin,
-                          &spares)) {
+    if (!PyArg_ParseTuple(args, "KIKzKKI:_open", &context, &mode, &flags, &name, &spin,
+                          &await_spin, &spares)) {
         return NULL;
     }
     core_reap();
@@ -53,6 +53,7 @@ static PyObject *worker_open(PyObject *self, PyObject *args)
         return NULL;
     }
     o.mode = mode;
+    o.flags = flags;
     o.name = name;
     o.spin_ns = spin;
     o.spares = spares;

@@ -157,6 +157,8 @@ pub const HWS_PROGRESS_THREAD: u32 = 2;
 pub const HWS_PROGRESS_THREAD_POLLING: u32 = 3;
 /// keep histograms, see hws_latency_get(); nothing completes inline
 pub const HWS_WORKER_LATENCY: u32 = 1;
+/// a thread serves where the program has not got to it for 0.5 s
+pub const HWS_WORKER_STANDBY: u32 = 2;
 /// each peer is a REQUEST: answer by hws_accept() or hws_reject()
 pub const HWS_LISTENER_EXPLICIT: u32 = 1;
 /// plain UCX programs may connect too: no hello, no key
@@ -1499,7 +1501,7 @@ unsafe extern "C" {
     /// Threads: any. Blocks: no. Owns: nothing. Returns: the kind, or the id's error.
     pub fn hws_kind(id: hws_id) -> i32;
 
-    /// Open a worker: a progress domain with its own UCX workers.
+    /// Open a worker: a progress domain with its own UCX workers. With HWS_WORKER_STANDBY in the modes without a thread, one of the library's makes the progress while the program has made none for half a second, as an event loop that computes; callbacks then run there.
     ///
     /// Threads: any. Blocks: for milliseconds. Owns: copies everything in opts. Returns: 0, HWS_E_TOO_MANY (256 workers a context), HWS_E_CLOSING, or another error.
     pub fn hws_worker_open(context: hws_id, opts: *const hws_worker_opts, out: *mut hws_id) -> i32;

@@ -135,6 +135,7 @@ class WorkerFlag(IntFlag):
     """hws_worker_opts.flags"""
 
     LATENCY = 1  # keep histograms, see hws_latency_get(); nothing completes inline
+    STANDBY = 2  # a thread serves where the program has not got to it for 0.5 s
 
 
 class ListenerFlag(IntFlag):

@@ -49,6 +49,7 @@ class Worker:
         self,
         context: int,
         mode: int,
+        flags: int,
         name: str | None,
         spin_ns: int,
         await_spin_ns: int,

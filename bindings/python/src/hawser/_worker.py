@@ -33,6 +33,8 @@ class Worker(_core.Worker):
     progress: what happens while nobody waits. "blocking" (default): the event loop watches a
     descriptor; "thread": a thread of the library, which sleeps when idle; "thread-polling": one
     that never sleeps; "manual": nothing.
+    standby: a thread of the library makes the progress while the loop, or whoever waits, has not got to it for half a
+    second, as when a callback computes for long: peers that connect or close are answered, and what was posted goes on.
     spin: how long, in seconds, an await makes progress itself before the loop goes on.
     am_ids: active messages with these ids are kept for Endpoint.recv_am() from the beginning, with
     others from the first recv_am() or am_handler() on; before that they are dropped.
@@ -47,6 +49,7 @@ class Worker(_core.Worker):
         context: Context,
         *,
         progress: str = "blocking",
+        standby: bool = False,
         name: str | None = None,
         spin: float = 50e-6,
         spares: int = 0,
@@ -62,7 +65,8 @@ class Worker(_core.Worker):
         self._accepting: set[Any] = set()  # endpoints that nobody else holds yet
         self._leaving: set[Any] = set()  # what is being closed and perhaps nobody else holds any more
         self.backlog = backlog
-        self._open(context.id, _MODES[progress], name, 0, int(spin * 1e9), spares)
+        flags = c.WorkerFlag.STANDBY if standby else 0
+        self._open(context.id, _MODES[progress], flags, name, 0, int(spin * 1e9), spares)
         self._state = "open"
         if context.has("am"):
             for id in am_ids:

@@ -178,6 +178,35 @@ async def test_a_write_that_nobody_reads_ends_with_its_peer():
             await a.write("x")
 
 
+@pytest.mark.parametrize("n", [100, 100_000, 3_000_000])
+async def test_what_was_written_arrives_after_an_abort(n):
+    x = np.random.default_rng(0).integers(0, 255, n, dtype="u1")
+    async with comm_pair() as (a, b):
+        for i in range(3):
+            await a.write({"x": to_serialize(x), "i": i})
+        a.abort()
+        assert a.closed()
+        for i in range(3):
+            message = await b.read()
+            assert message["i"] == i
+            np.testing.assert_array_equal(message["x"], x)
+        with pytest.raises(CommClosedError):
+            await b.read()
+
+
+async def test_a_cancelled_write_does_not_arrive():
+    async with comm_pair() as (a, b):
+        a._ahead = 0
+        write = asyncio.ensure_future(a.write({"x": to_serialize(np.zeros(8_000_000, "u1"))}))
+        await asyncio.sleep(0.05)
+        write.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await write
+        assert a.closed()
+        with pytest.raises(CommClosedError):
+            await b.read()
+
+
 class _Truncated:
     def __reduce__(self):
         return _raise_eof, ()

@@ -65,7 +65,7 @@ class HawserComm(Comm):
 
     def _failed(self, error: hawser.HawserError) -> NoReturn:
         description = repr(self)
-        self.abort()
+        self._cut()
         raise CommClosedError(f"in {description}: {type(error).__name__}: {error}") from error
 
     async def read(self, deserializers: Any = None) -> Any:
@@ -84,7 +84,7 @@ class HawserComm(Comm):
         except hawser.HawserError as e:
             self._failed(e)
         except BaseException:
-            self.abort()
+            self._cut()
             raise
         try:
             return await from_frames(
@@ -94,7 +94,7 @@ class HawserComm(Comm):
                 allow_offload=self.allow_offload,
             )
         except EOFError as e:
-            self.abort()
+            self._cut()
             raise CommClosedError(f"in {self!r}: a message that ends too early") from e
 
     async def write(self, msg: Any, serializers: Any = None, on_error: str | None = "message") -> int:
@@ -129,7 +129,7 @@ class HawserComm(Comm):
         except hawser.HawserError as e:
             self._failed(e)
         except BaseException:
-            self.abort()
+            self._cut()
             raise
         return n
 
@@ -139,7 +139,7 @@ class HawserComm(Comm):
         if not sending.cancelled() and sending.exception() is not None and not self.closed():
             # A message is missing, so nothing after it may arrive.
             log.debug("a message could not be sent in %r", self, exc_info=sending.exception())
-            self.abort()
+            self._cut()
 
     async def close(self) -> None:
         """Send what is left, say goodbye and close; bounded by `distributed.comm.ucx.close-timeout`."""
@@ -156,7 +156,17 @@ class HawserComm(Comm):
             raise
 
     def abort(self) -> None:
-        """Close at once; the peer sees a failure."""
+        """Close without waiting. What write() took still goes to the peer, as the kernel sends on what tcp took."""
+        endpoint = self._endpoint
+        if endpoint is None or not endpoint.connected:
+            self._cut()
+            return
+        self._endpoint = None
+        self._finalizer.detach()
+        endpoint.close()
+
+    def _cut(self) -> None:
+        """Close at once: what is on its way is lost, and the peer sees a failure."""
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is not None:
             self._finalizer.detach()

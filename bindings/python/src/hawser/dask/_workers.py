@@ -28,7 +28,8 @@ def loop_worker(host: str | None) -> hawser.Worker:
     if worker is None or worker.closed:
         with _lock:
             _sweep()
-            worker = hawser.Worker(_open_context(ipv6), progress=progress_mode(), name="dask", am_ids=())
+            # A task may keep the loop from running for long: peers are answered all the same, as by the kernel for tcp.
+            worker = hawser.Worker(_open_context(ipv6), progress=progress_mode(), standby=True, name="dask", am_ids=())
             _workers[key] = worker
     return worker
 
