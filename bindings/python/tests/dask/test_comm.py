@@ -3,6 +3,7 @@
 
 import asyncio
 import pickle
+import socket
 import threading
 import time
 
@@ -353,6 +354,29 @@ async def test_closed_flips_when_the_peer_is_killed():
 
 
 # ---- Listening and connecting ----
+
+
+async def test_a_name_with_ipv6_addresses_only(monkeypatch):
+    if not has_ipv6():
+        pytest.skip("IPv6 needs UCX 1.14 and an IPv6 address on this machine")
+
+    async def resolve(host, port, **kwargs):
+        assert host == "only6.example"
+        return [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", 0, 0, 0))]
+
+    accepted = asyncio.get_running_loop().create_future()
+
+    async def handle(comm):
+        accepted.set_result(comm)
+
+    async with listen("ucx://[::1]", handle) as listener:
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+        port = listener.contact_address.rpartition(":")[2]
+        a = await connect(f"ucx://only6.example:{port}")
+        b = await accepted
+        await a.write("by name")
+        assert await b.read() == "by name"
+        await asyncio.gather(a.close(), b.close())
 
 
 @pytest.mark.parametrize(

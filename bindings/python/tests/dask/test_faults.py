@@ -3,6 +3,7 @@
 
 import asyncio
 import contextlib
+import ctypes
 import inspect
 import logging
 import os
@@ -19,9 +20,9 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from dask_support import comm_pair, descriptors, nothing_left, until
+from dask_support import comm_pair, descriptors, nothing_left, spawned, until
 from distributed import Client, LocalCluster, wait
-from distributed.comm import connect, listen
+from distributed.comm import CommClosedError, connect, listen
 from distributed.protocol import to_serialize
 
 pytestmark = [pytest.mark.filterwarnings("default")]
@@ -192,3 +193,61 @@ def test_a_tcp_peer_of_dask_does_no_harm():
         with pytest.raises(OSError):
             client.sync(connect, c.scheduler_address.replace("ucx", "tcp"), timeout=3)
         assert client.submit(sum, [1, 2]).result(timeout=60) == 3
+
+
+def _compute(pipe, seconds):
+    async def handle(comm):
+        await comm.write(await comm.read())
+
+    async def main():
+        async with listen("ucx://127.0.0.1", handle) as listener:
+            pipe.send(listener.contact_address)
+            ctypes.PyDLL(None).sleep(seconds)  # as an extension that keeps the interpreter's lock
+            await asyncio.sleep(30)
+
+    asyncio.run(main())
+
+
+async def test_a_peer_that_computes_is_connected_to():
+    """For longer than connecting may take: the kernel answers for tcp, and the library here."""
+    with spawned(_compute, 6) as (pipe, _):
+        address = pipe.recv()
+        await asyncio.sleep(0.2)
+        began = time.monotonic()
+        comm = await connect(address, timeout=3)
+        assert time.monotonic() - began > 3, "it did not compute"
+        await comm.write("there")
+        assert await comm.read() == "there"
+        await comm.close()
+
+
+def _take_late(pipe, seconds):
+    async def handle(comm):
+        taken = [await comm.read()]
+        pipe.send("computing")
+        ctypes.PyDLL(None).sleep(seconds)
+        with contextlib.suppress(CommClosedError):
+            while True:
+                taken.append(await comm.read())
+        pipe.send(taken)
+
+    async def main():
+        async with listen("ucx://127.0.0.1", handle) as listener:
+            pipe.send(listener.contact_address)
+            await asyncio.sleep(60)
+
+    asyncio.run(main())
+
+
+async def test_closing_does_not_wait_for_a_peer_that_computes():
+    with spawned(_take_late, 7) as (pipe, _):
+        comm = await connect(pipe.recv())
+        await comm.write("first")
+        await until(pipe.poll)
+        assert pipe.recv() == "computing"
+        began = time.monotonic()
+        await comm.write("last")
+        await comm.close()
+        assert time.monotonic() - began < 5, "closing waited as long as it may"
+        await until(pipe.poll)
+        assert pipe.recv() == ["first", "last"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import ipaddress
+import socket
 from typing import Any
 
 from distributed.comm.addressing import parse_host_port
@@ -17,6 +20,20 @@ from ._workers import loop_worker
 _FATAL = (hawser.AuthError, hawser.InvalidError, hawser.PeerVersionError, hawser.ProtocolError)
 
 
+async def _address_of(host: str) -> str:
+    """A name that has IPv6 addresses only, as one of them: these have workers of their own. Others as they are."""
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except OSError:
+            return host  # connecting says what is wrong with it
+        if found and all(family == socket.AF_INET6 for family, *_ in found):
+            return str(found[0][4][0])
+    return host
+
+
 class HawserConnector(Connector):
     """Makes connections of one scheme."""
 
@@ -27,7 +44,8 @@ class HawserConnector(Connector):
         """Connect to `host:port`. Raises FatalCommClosedError where another try is useless,
         CommClosedError for every other failure; cancelling it leaves nothing behind."""
         refuse_encryption(self.prefix + address, connection_args)
-        host, port = parse_host_port(address)
+        name, port = parse_host_port(address)
+        host = await _address_of(name)
         try:
             endpoint = await hawser.connect(
                 host, port, worker=loop_worker(host), timeout=connect_timeout(), close_timeout=close_timeout()
