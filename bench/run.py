@@ -14,6 +14,7 @@ import argparse
 import glob
 import importlib.util
 import json
+import math
 import os
 import platform
 import re
@@ -298,7 +299,9 @@ def multi(what, goal):
 
 
 def python(bench):
-    """The Python that has hawser: this one, or that of .venv beside the build."""
+    """The Python that has hawser: HAWSER_BENCH_PYTHON, this one, or that of .venv beside the build."""
+    if "HAWSER_BENCH_PYTHON" in os.environ:
+        return os.environ["HAWSER_BENCH_PYTHON"]
     if importlib.util.find_spec("hawser") is not None:
         return sys.executable
     beside = os.path.join(os.path.dirname(bench.build), ".venv", "bin", "python")
@@ -354,6 +357,32 @@ def python_streams(bench):
     ratio = spread([s / a for a, s in zip(seconds["await"], seconds["streams"], strict=True)])
     mine, streams = (statistics.median(seconds[k]) for k in ("await", "streams"))
     return (f"{mine * 1e9:.0f} ns, streams {streams * 1e6:.1f} us", ratio, ">= 100", ratio["median"] >= 100, seconds)
+
+
+# How many times as long others must take as which of ours.
+PYTHON_PEERS = {
+    "asyncio": (100, "hawser"),
+    "pyzmq": (200, "hawser"),
+    "mpi4py": (2, "hawser"),
+    "ucxx": (40, "hawser"),
+    "ucxx-sync": (10, "hawser-sync"),
+}
+
+
+def python_peers(bench):
+    """A message awaited, or waited for, against the other ways between two processes of Python."""
+    found = python_program(bench, "others", "--rounds", bench.rounds, "--seconds", 0.3 if bench.quick else 1)
+    fastest = {}  # UCXX has several modes
+    for way, times in found["seconds"].items():
+        name = way.split()[0]
+        fastest[name] = min(fastest.get(name, math.inf), statistics.median(times))
+    texts, met = [f"{fastest['hawser'] * 1e9:.0f} ns, sync {fastest['hawser-sync'] * 1e9:.0f}"], True
+    for name, (goal, mine) in PYTHON_PEERS.items():
+        if name in fastest:
+            ratio = fastest[name] / fastest[mine]
+            met &= ratio >= goal
+            texts.append(f"{name} {fastest[name] * 1e6:.2f} us ({ratio:.1f}x, goal {goal}x)")
+    return "; ".join(texts + [f"not compared: {why}" for why in found["missing"]]), None, "each", met, found
 
 
 def python_asleep(bench):
@@ -480,6 +509,7 @@ def cases(bench):
     yield "python-sync", python_latency(1.4, 100), ("sync",), True
     yield "python-ucp", python_latency(2.5, 300), ("ucp",), True
     yield "python-streams", python_streams, (), True
+    yield "python-peers", python_peers, (), True
     yield "python-asleep", python_asleep, (), True
     yield (
         "python-flight",

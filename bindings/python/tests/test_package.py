@@ -63,8 +63,8 @@ def test_perf_plot(tmp_path):
     plot = tmp_path / "plot.png"
     arguments = ["--sizes", "8,100000", "--seconds", "0.05", "--plot", plot]
     text = run(sys.executable, "-m", "hawser", "perf", *arguments)
-    names = ["hawser", "asyncio", "uvloop", "sockets", "pyzmq"]
-    assert re.findall(r"(\w+) us", text)[: len(names)] == names
+    names = ["hawser", "hawser-sync", "asyncio", "uvloop", "sockets", "pyzmq", "mpi4py"]
+    assert re.findall(r"([\w-]+) us", text)[: len(names)] == names
     assert all(re.search(rf"^ +{size}( +[\d.]+ +[\d.]+)+$", text, re.M) for size in (8, 100000))
     assert plot.read_bytes().startswith(b"\x89PNG") and plot.stat().st_size > 10_000
 

@@ -4,84 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import multiprocessing
 import sys
-import time
 from collections.abc import Iterator
 from typing import Any
 
-from ._perf_peers import PEERS, installed
-
-_FIRST_ROUNDS = 4
-_END_SECONDS = 10.0
-
-
-class _End:
-    """One end's side of the pipe to the program that measures (hawser._perf_peers.Link)."""
-
-    def __init__(self, pipe: Any) -> None:
-        self._pipe = pipe
-
-    def tell_port(self, port: int) -> None:
-        self._pipe.send(port)
-
-    def port(self) -> int:
-        return int(self._pipe.recv())
-
-    def rounds(self) -> tuple[int, int] | None:
-        task: tuple[int, int] | None = self._pipe.recv()
-        self._start = time.perf_counter()
-        return task
-
-    def done(self) -> None:
-        self._pipe.send(time.perf_counter() - self._start)
-
-
-def _run_end(name: str, pipe: Any, first: bool) -> None:
-    PEERS[name][0](_End(pipe), first)
-
-
-class _Pair:
-    """Two processes that exchange messages by one peer."""
-
-    def __init__(self, name: str) -> None:
-        mp = multiprocessing.get_context("spawn")
-        self._pipes, self._processes = [], []
-        for first in (False, True):
-            here, there = mp.Pipe()
-            process = mp.Process(target=_run_end, args=(name, there, first), daemon=True)
-            process.start()
-            there.close()
-            self._pipes.append(here)
-            self._processes.append(process)
-        self._pipes[1].send(self._pipes[0].recv())
-
-    def seconds(self, size: int, rounds: int) -> float:
-        """How long so many round trips take the connecting end."""
-        for pipe in self._pipes:
-            pipe.send((size, rounds))
-        took = [pipe.recv() for pipe in self._pipes]
-        return float(took[1])
-
-    def close(self) -> None:
-        for pipe in self._pipes:
-            with contextlib.suppress(OSError):
-                pipe.send(None)
-        for process in self._processes:
-            process.join(_END_SECONDS)
-            if process.is_alive():
-                process.kill()
-                process.join()
-
-
-def _half_round_trip(pair: _Pair, size: int, seconds: float) -> float:
-    """The time of a message one way, over about so many seconds."""
-    rounds = _FIRST_ROUNDS
-    while (took := pair.seconds(size, rounds)) < seconds / 10:
-        rounds *= 4
-    count = max(1, round(rounds * seconds / took))
-    return pair.seconds(size, count) / count / 2
-
+from ._perf_pair import Pair
+from ._perf_peers import installed
 
 # ---- Progress ----
 
@@ -126,11 +54,11 @@ def _sweep(names: list[str], sizes: list[int], seconds: float) -> dict[str, list
         for name in names:
             pair = None
             try:
-                pair = _Pair(name)
+                pair = Pair(name)
                 times = []
                 for size in sizes:
                     advance(f"{name}, {size} bytes")
-                    times.append(_half_round_trip(pair, size, seconds))
+                    times.append(pair.half_round_trip(size, seconds))
                 results[name] = times
             except (EOFError, OSError) as e:
                 print(f"{name} failed: {e or 'an end is gone'}", file=sys.stderr)

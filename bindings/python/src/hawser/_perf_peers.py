@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
+import os
+import shutil
 import socket
+import sys
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
 class Link(Protocol):
@@ -30,13 +33,9 @@ class Link(Protocol):
         """The rounds are over."""
 
 
-async def _at_once(ask: Callable[[], tuple[int, int] | None]) -> tuple[int, int] | None:
-    return ask()
-
-
-# By default a loop goes on meanwhile: what was sent may still need it.
-async def _rounds(link: Link, first: bool, send: Any, recv: Any, wait: Any = asyncio.to_thread) -> None:
-    while (task := await wait(link.rounds)) is not None:
+async def _rounds(link: Link, first: bool, send: Any, recv: Any) -> None:
+    # The loop goes on meanwhile: what was sent may still need it.
+    while (task := await asyncio.to_thread(link.rounds)) is not None:
         size, count = task
         out, into = bytearray(size), bytearray(size)
         for _ in range(count):
@@ -46,6 +45,20 @@ async def _rounds(link: Link, first: bool, send: Any, recv: Any, wait: Any = asy
             else:
                 await recv(into)
                 await send(into)
+        link.done()
+
+
+def _blocking_rounds(link: Link, first: bool, send: Any, recv: Any, memory: Callable[[int], Any] = bytearray) -> None:
+    while (task := link.rounds()) is not None:
+        size, count = task
+        out, into = memory(size), memory(size)
+        for _ in range(count):
+            if first:
+                send(out)
+                recv(into)
+            else:
+                recv(into)
+                send(into)
         link.done()
 
 
@@ -67,6 +80,20 @@ def hawser(link: Link, first: bool) -> None:
                 await _rounds(link, False, ep.send, ep.recv)
 
     asyncio.run(run())
+
+
+def hawser_sync(link: Link, first: bool) -> None:
+    """hawser.sync."""
+    import hawser.sync
+
+    if first:
+        with hawser.sync.connect("127.0.0.1", link.port()) as ep:
+            _blocking_rounds(link, True, ep.send, ep.recv)
+        return
+    with hawser.sync.listen(host="127.0.0.1") as listener:
+        link.tell_port(listener.port)
+        with listener.accept() as ep:
+            _blocking_rounds(link, False, ep.send, ep.recv)
 
 
 # ---- Streams of asyncio and uvloop ----
@@ -119,10 +146,7 @@ def sockets(link: Link, first: bool) -> None:
             end = server.accept()[0]
     end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    async def send(data: bytearray) -> None:
-        end.sendall(data)
-
-    async def recv(into: bytearray) -> None:
+    def recv(into: bytearray) -> None:
         view = memoryview(into)
         while view:
             n = end.recv_into(view)
@@ -130,10 +154,8 @@ def sockets(link: Link, first: bool) -> None:
                 raise ConnectionError("the other end is gone")
             view = view[n:]
 
-    with end, contextlib.closing(_rounds(link, first, send, recv, _at_once)) as rounds:
-        # Nothing in it ever waits for a loop.
-        with contextlib.suppress(StopIteration):
-            rounds.send(None)
+    with end:
+        _blocking_rounds(link, first, end.sendall, recv)
 
 
 # ---- Others ----
@@ -165,6 +187,19 @@ def pyzmq(link: Link, first: bool) -> None:
     asyncio.run(run())
 
 
+def mpi4py(link: Link, first: bool) -> None:
+    """Blocking Send and Recv of mpi4py; the processes were started by mpiexec."""
+    from mpi4py import MPI
+
+    world = MPI.COMM_WORLD
+    other = 1 - world.rank
+    if not first:
+        link.tell_port(0)
+    else:
+        link.port()
+    _blocking_rounds(link, first, lambda data: world.Send(data, other), lambda into: world.Recv(into, other))
+
+
 def ucxx(link: Link, first: bool) -> None:
     """UCXX itself, in its default mode."""
     import ucxx
@@ -192,23 +227,69 @@ def ucxx(link: Link, first: bool) -> None:
         ucxx.reset()
 
 
-# The function of each peer, and the module it needs.
-PEERS: dict[str, tuple[Callable[[Link, bool], None], str]] = {
-    "hawser": (hawser, "hawser"),
-    "asyncio": (asyncio_streams, "asyncio"),
-    "uvloop": (uvloop_streams, "uvloop"),
-    "sockets": (sockets, "socket"),
-    "pyzmq": (pyzmq, "zmq"),
-    "ucxx": (ucxx, "ucxx"),
+def ucxx_sync(link: Link, first: bool) -> None:
+    """UCXX's objects without asyncio; the program polls."""
+    import ucxx._lib.libucxx as api
+    from ucxx._lib.arr import Array
+
+    worker = api.UCXWorker(api.UCXContext(feature_flags=(api.Feature.TAG, api.Feature.WAKEUP)))
+    if first:
+        end = api.UCXEndpoint.create(worker, "127.0.0.1", link.port(), endpoint_error_handling=True)
+    else:
+        came: list[Any] = []
+        listener = api.UCXListener.create(worker=worker, port=0, cb_func=came.append)
+        link.tell_port(listener.port)
+        while not came:
+            worker.progress()
+        end = listener.create_endpoint_from_conn_request(came[0], endpoint_error_handling=True)
+    tags = [api.UCXXTag(0), api.UCXXTag(1)]
+
+    def wait(request: Any) -> None:
+        while not request.completed:
+            worker.progress()
+        request.check_error()
+
+    _blocking_rounds(
+        link,
+        first,
+        lambda data: wait(end.tag_send(data, tags[first])),
+        lambda into: wait(end.tag_recv(into, tags[not first])),
+        lambda size: Array(bytearray(size)),
+    )
+
+
+class Peer(NamedTuple):
+    end: Callable[[Link, bool], None]
+    module: str
+    by_mpiexec: bool = False
+
+
+PEERS = {
+    "hawser": Peer(hawser, "hawser"),
+    "hawser-sync": Peer(hawser_sync, "hawser"),
+    "asyncio": Peer(asyncio_streams, "asyncio"),
+    "uvloop": Peer(uvloop_streams, "uvloop"),
+    "sockets": Peer(sockets, "socket"),
+    "pyzmq": Peer(pyzmq, "zmq"),
+    "mpi4py": Peer(mpi4py, "mpi4py", by_mpiexec=True),
+    "ucxx": Peer(ucxx, "ucxx"),
+    "ucxx-sync": Peer(ucxx_sync, "ucxx"),
 }
+
+
+def mpiexec() -> str | None:
+    """The program that starts processes of MPI: on the path, or of this environment."""
+    return shutil.which("mpiexec") or shutil.which("mpiexec", path=os.path.dirname(sys.executable))
 
 
 def installed() -> tuple[list[str], list[str]]:
     """The peers that can be compared with here, and why the others cannot."""
     found, missing = [], []
-    for name, (_, module) in PEERS.items():
-        if importlib.util.find_spec(module) is not None:
-            found.append(name)
+    for name, peer in PEERS.items():
+        if importlib.util.find_spec(peer.module) is None:
+            missing.append(f"{name}: {peer.module} is not installed")
+        elif peer.by_mpiexec and mpiexec() is None:
+            missing.append(f"{name}: there is no MPI: mpiexec is not found")
         else:
-            missing.append(f"{name}: {module} is not installed")
+            found.append(name)
     return found, missing
