@@ -64,7 +64,7 @@ def calls(worker):
         "hws_endpoint_query": _core.endpoint_query,
         "hws_fence": _core.fence,
         "hws_flush": lambda id: _core.flush(worker, id, None),
-        "hws_worker_open": lambda id: _core.Worker()._open(id, 0, None, 0, 0, 0),
+        "hws_worker_open": lambda id: _core.Worker()._open(id, 0, 0, None, 0, 0, 0),
         "hws_worker_signal": _core.signal,
         "hws_worker_address": lambda id: _core.worker_address(id, 0),
         "hws_am_header_max": _core.am_header_max,
