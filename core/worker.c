@@ -458,7 +458,7 @@ int32_t hws_worker_progress(hws_id id)
         w->tick = HWS__TICK;
     }
     r = hws__sweep(w);
-    if (r == 0 && slow_due(w)) {
+    if (slow_due(w)) { /* with work too: there may always be some */
         r += hws__slow(w);
     }
     hws__hand_over(w);

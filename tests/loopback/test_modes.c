@@ -29,6 +29,12 @@ static void count_event(void *arg, const hws_event *event)
     atomic_fetch_add((_Atomic uint64_t *)arg, 1);
 }
 
+static void count_late(void *arg, const hws_event *event)
+{
+    CHECK_EQ(event->status, HWS_E_TIMED_OUT);
+    atomic_fetch_add((_Atomic uint64_t *)arg, 1);
+}
+
 /* Waits for a condition that the library's threads bring about. */
 #define EVENTUALLY(condition)                                        \
     for (uint64_t since_ = t_now(); !(condition);                    \
@@ -74,6 +80,44 @@ CASE(manual_does_nothing_by_itself)
     } while (hws_worker_wait(pair.worker[0], 30 * T_MS) != 0);
     CHECK(t_now() - start >= 30 * T_MS);
     CHECK_EQ(hws_worker_progress(pair.worker[0]), 0);
+    t_pair_close(&pair);
+}
+
+/* A program that polls a worker which always has work: deadlines pass, and other peers are heard, all the same. */
+CASE(a_busy_worker_minds_the_rest)
+{
+    _Atomic uint64_t arrived = 0, late = 0, heard = 0;
+    hws_am_opts handler = {
+        .struct_size = sizeof(handler),
+        .sink = {.callback = count_event, .callback_arg = (void *)(uintptr_t)&arrived}};
+    hws_op_opts timed = {.struct_size = sizeof(timed),
+                         .callback = count_late,
+                         .callback_arg = (void *)(uintptr_t)&late,
+                         .timeout_ns = 20 * T_MS};
+    hws_op_opts told = {.struct_size = sizeof(told),
+                        .callback = count_event,
+                        .callback_arg = (void *)(uintptr_t)&heard};
+    hws_op_opts plain = {.struct_size = sizeof(plain), .flags = HWS_OP_DETACHED | HWS_OP_INLINE};
+    uint64_t in[2] = {0}, out = 7, start;
+    hws_id client, server;
+    t_pair pair;
+
+    t_pair_open(&pair, NULL);
+    t_pair_connect(&pair, NULL, &client, &server);
+    CHECK_OK(hws_am_handler(pair.worker[1], 1, &handler));
+    t_pair_idle(&pair, 300 * T_MS); /* so that nobody but the kernel watches the other connection */
+    CHECK_OK(hws_tag_recv(pair.endpoint[1], &in[0], 8, 1, ALL, &timed, NULL));
+    CHECK_OK(hws_tag_recv(server, &in[1], 8, 2, ALL, &told, NULL));
+    CHECK(hws_tag_send(client, &out, 8, 2, &plain, NULL) >= 0);
+    start = t_now();
+    while (atomic_load(&late) == 0 || atomic_load(&heard) == 0) {
+        CHECK(hws_am_send(pair.endpoint[0], 1, NULL, 0, &out, 8, &plain, NULL) >= 0);
+        CHECK(hws_worker_progress(pair.worker[1]) >= 0);
+        CHECK(hws_worker_progress(pair.worker[0]) >= 0);
+        t_check_patience(__FILE__, __LINE__, start, "what is not the busy peer's");
+    }
+    CHECK_EQ(in[1], 7);
+    CHECK_OK(hws_close(client));
     t_pair_close(&pair);
 }
 
@@ -156,12 +200,6 @@ CASE(blocking_large_shm)
 CASE(blocking_large_tcp)
 {
     polled(HWS_ENDPOINT_TCP_ONLY, 1 << 20);
-}
-
-static void count_late(void *arg, const hws_event *event)
-{
-    CHECK_EQ(event->status, HWS_E_TIMED_OUT);
-    atomic_fetch_add((_Atomic uint64_t *)arg, 1);
 }
 
 /* The descriptor tells of deadlines too: nothing else would wake the poller. */
