@@ -27,24 +27,30 @@ static bool op_ended(const struct hws__op *op, hws_id id)
            atomic_load_explicit(&op->id, memory_order_relaxed) != id;
 }
 
+/* Sweeps with work between looks at the clock: there may always be some. */
+#define BUSY_LOOK 256u
+
 /* Progress as the owner until it is over, late, or somebody needs the worker. False: late. */
 static bool wait_as_owner(struct wait *t)
 {
     struct hws__worker *w = t->worker;
     uint64_t start = 0;
-    uint32_t empty = 0;
+    uint32_t empty = 0, busy = 0;
 
     while (!t->over(t)) {
         int done = hws__progress(w);
 
         t->done += (uint64_t)done;
+        if (atomic_load_explicit(&w->obj.want, memory_order_relaxed) != 0) {
+            return true;
+        }
         if (done != 0) {
             start = 0;
             empty = 0;
+            if (++busy % BUSY_LOOK == 0 && t->end != UINT64_MAX && hws__now() >= t->end) {
+                return false;
+            }
             continue;
-        }
-        if (atomic_load_explicit(&w->obj.want, memory_order_relaxed) != 0) {
-            return true;
         }
         if (++empty % 32 != 0) {
             continue;
@@ -144,6 +150,7 @@ static void wait_run(struct wait *t, uint64_t timeout_ns)
             hws__own_release(w);
             if (atomic_load_explicit(&w->obj.want, memory_order_relaxed) != 0) {
                 sched_yield();
+                go_on = go_on && (t->end == UINT64_MAX || hws__now() < t->end);
             }
         } else {
             wait_beside_owner(t);

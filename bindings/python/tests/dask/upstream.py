@@ -32,6 +32,7 @@ ONLY_TCP = {
     "test_protocol_tcp": "asks for tcp by name",
     "test_comm_closed_on_write_error": "replaces the write() of tornado's stream",
     "test_connection_pool_catch_all_cancellederrors": "replaces the backend of tcp",
+    "test_connection_pool_close_while_connecting": "replaces the backend of tcp",
     "test_connection_pool_outside_cancellation": "replaces the backend of tcp",
     "test_multiple_listeners": "asks for tcp by name",
     "test_dashboard_host": "asks for tcp by name",
@@ -86,7 +87,7 @@ def start(folder: Path, protocol: str, arguments: list[str]) -> subprocess.Popen
         "DASK_DISTRIBUTED__COMM__DEFAULT_SCHEME": protocol,
     }
     paths = [f"distributed/{a}" if (folder / "distributed" / a.partition("::")[0]).exists() else a for a in arguments]
-    command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "--timeout=90", "--timeout-method=signal"]
+    command = [sys.executable, "-m", "pytest", "-q", "--tb=native", "--timeout=90", "--timeout-method=signal"]
     with open(folder / "log.txt", "wb") as log:
         return subprocess.Popen(
             [*command, f"--junit-xml={folder}/result.xml", *paths], cwd=folder, env=environment, stdout=log, stderr=log
