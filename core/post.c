@@ -122,7 +122,7 @@ static void run_late(struct hws__worker *w)
 
     if (atomic_load(&w->obj.id) == 0) {
         hws__submissions_run(w);
-        hws__deliver(w);
+        hws__deliver_all(w);
     }
     hws__disown(w, nested);
 }

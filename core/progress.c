@@ -52,18 +52,21 @@ void hws__wake(struct hws__worker *w)
     atomic_fetch_sub(&w->waking, 1);
 }
 
+/* So many events are told of at a time. */
+#define DELIVER_MAX 1024
+
 int hws__deliver(struct hws__worker *w)
 {
     struct hws__list *n;
     int done = 0;
 
-    /* A callback may make progress impossible to nest, but may post: new events join the lists and
-     * are taken by this same loop. */
-    while ((n = hws__list_pop(&w->ready_ops)) != NULL) {
+    /* A callback may make progress impossible to nest, but may post: new events join the lists and are
+     * taken by this same loop. It ends all the same when each ends at once and posts the next. */
+    while (done < DELIVER_MAX && (n = hws__list_pop(&w->ready_ops)) != NULL) {
         hws__op_tell(hws__container(n, struct hws__op, match));
         done++;
     }
-    while ((n = hws__list_pop(&w->ready)) != NULL) {
+    while (done < DELIVER_MAX && (n = hws__list_pop(&w->ready)) != NULL) {
         struct hws__notice *t = hws__container(n, struct hws__notice, link);
 
         HWS__COUNT(w, events, 1);
@@ -74,7 +77,13 @@ int hws__deliver(struct hws__worker *w)
         hws__list_push(&w->free_notices, &t->link);
         done++;
     }
+    w->todo |= done == DELIVER_MAX;
     return done;
+}
+
+void hws__deliver_all(struct hws__worker *w)
+{
+    while (hws__deliver(w) != 0) {}
 }
 
 /* Endpoints that something happened to. */

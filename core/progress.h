@@ -63,8 +63,10 @@ int hws__sweep(struct hws__worker *w);
 int hws__progress(struct hws__worker *w);
 /** The slow checks: deadlines, cold UCX workers, closing. */
 int hws__slow(struct hws__worker *w);
-/** Call due callbacks. Owner only. */
+/** Call due callbacks, up to a number: `todo` is set if there may be more. Owner only. How many. */
 int hws__deliver(struct hws__worker *w);
+/** All of them: for a worker that ends. */
+void hws__deliver_all(struct hws__worker *w);
 
 /**
  * Sleep until there is work, `timeout_ns` is over or `extra_fd` (or -1) is readable. The owner

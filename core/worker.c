@@ -210,7 +210,7 @@ static struct hws__worker *own_memory(void)
     }
     if (atomic_load(&w->submissions) != NULL) {
         hws__submissions_run(w); /* of the last worker: they end as stale */
-        hws__deliver(w);
+        hws__deliver_all(w);
     }
     hws__op_drain(w);
     atomic_store(&w->armed, false);
@@ -390,7 +390,7 @@ bool hws__worker_step(struct hws__worker *w)
     }
     e.source = id;
     hws__emit(w, &w->sink, &e, NULL);
-    hws__deliver(w);
+    hws__deliver_all(w);
     hws__obj_hide(&w->obj);
     if (w->thread_running) {
         hws__standby_wake(w);
@@ -407,7 +407,7 @@ void hws__worker_ended(struct hws__worker *w, hws_id id)
     /* ORDER: the id is gone; a submitter enqueues, then looks at the id: one of both sees it. */
     atomic_thread_fence(memory_order_seq_cst);
     hws__submissions_run(w);
-    hws__deliver(w);
+    hws__deliver_all(w);
     hws__stats_retire(w);
     free_parts(w);
     hws__obj_free(&hws__objects, &w->obj);

@@ -4,6 +4,7 @@
 #include "support/cases.h"
 #include "support/remote.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,6 +60,48 @@ CASE_REMOTE(many)
         WAIT_OK(pair, puts[i]);
     }
     free(out);
+}
+
+struct chain {
+    t_remote *remote;
+    _Atomic uint64_t count;
+    _Atomic int over;
+};
+
+static void next_put(void *arg, const hws_event *event)
+{
+    struct chain *chain = arg;
+    static const char byte = 1;
+    hws_op_opts opts = {.struct_size = sizeof(opts), .callback = next_put, .callback_arg = chain};
+
+    CHECK_OK(event->status);
+    atomic_fetch_add(&chain->count, 1);
+    if (!atomic_load(&chain->over)) {
+        CHECK_OK(hws_put(chain->remote->rkey, chain->remote->address, &byte, 1, &opts, NULL));
+    }
+}
+
+/* Puts that end at once, each posted by the callback of the one before: progress returns all the same, and
+ * messages arrive. */
+CASE_REMOTE(a_chain_of_callbacks)
+{
+    struct chain chain = {.remote = remote};
+    hws_op_opts opts = {.struct_size = sizeof(opts), .callback = next_put, .callback_arg = &chain};
+    uint64_t in = 0, out = 9, before;
+    hws_id send = 0, receive = 0;
+
+    CHECK_OK(hws_put(remote->rkey, remote->address, "a", 1, &opts, NULL));
+    CHECK_OK(hws_tag_recv(pair->endpoint[user], &in, 8, 1, UINT64_MAX, NULL, &receive));
+    CHECK_OK(hws_tag_send(pair->endpoint[1 - user], &out, 8, 1, NULL, &send));
+    WAIT_OK(pair, receive);
+    WAIT_OK(pair, send);
+    CHECK_EQ(in, 9);
+    before = atomic_load(&chain.count);
+    UNTIL(pair, atomic_load(&chain.count) > before + 5000);
+    before = atomic_load(&chain.count);
+    atomic_store(&chain.over, 1);
+    UNTIL(pair, atomic_load(&chain.count) > before);
+    t_flush(pair, user);
 }
 
 CASE_REMOTE(messages_and_puts_flushed_together)
