@@ -219,6 +219,44 @@ CASE(a_busy_worker_lets_others_in)
     close_rally(&pair, &rally);
 }
 
+struct prober {
+    hws_id endpoint;
+    _Atomic int done;
+};
+
+static void *probe_often(void *arg)
+{
+    struct prober *p = arg;
+
+    for (int i = 0; i < 200; i++) {
+        CHECK_CODE(hws_tag_probe(p->endpoint, 9, ALL, NULL, NULL), HWS_E_NOT_FOUND);
+    }
+    atomic_store(&p->done, 1);
+    return NULL;
+}
+
+/* The same while the program polls without a pause. */
+CASE(a_polled_worker_lets_others_in)
+{
+    struct rally rally = {0};
+    struct prober prober = {0};
+    pthread_t thread;
+    t_pair pair;
+
+    open_rally(&pair, &rally);
+    start_rally(&pair);
+    UNTIL(&pair, atomic_load(&rally.count) > 1000); /* the poller is the worker's favourite */
+    prober.endpoint = pair.endpoint[1];
+    CHECK_EQ(pthread_create(&thread, NULL, probe_often, &prober), 0);
+    for (uint64_t start = t_now(); !atomic_load(&prober.done);
+         t_check_patience(__FILE__, __LINE__, start, "the other thread's calls")) {
+        int32_t r = hws_worker_progress(pair.worker[0]);
+        CHECK(r >= 0 || r == HWS_E_BUSY);
+    }
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    close_rally(&pair, &rally);
+}
+
 /* ---- Blocking: a poller and the descriptor ---- */
 
 static int32_t worker_fd(hws_id worker)
