@@ -196,7 +196,7 @@ static void tell(struct core *c, struct notice *n)
         Py_DECREF(buffer);
         buffer = buffer_new(c, n->am.buffer, n->am.data, n->am.data_length);
         if (buffer == NULL) {
-            PyErr_WriteUnraisable(NULL);
+            callback_failed(NULL);
             return;
         }
     }
@@ -206,9 +206,7 @@ static void tell(struct core *c, struct notice *n)
             (unsigned long long)e->op, e->status, e->flags, (unsigned long long)e->length,
             (unsigned long long)e->tag, (unsigned long long)e->user, n->text, n->header,
             (Py_ssize_t)n->am.header_length, buffer, (unsigned long long)n->am.endpoint);
-        if (r == NULL) {
-            PyErr_WriteUnraisable(c->worker);
-        }
+        callback_failed(c->worker);
         Py_XDECREF(r);
     } else {
         Py_DECREF(buffer);
@@ -307,6 +305,9 @@ void core_reap(void)
         struct abandoned *a = *p;
 
         core_drain(a->core, NULL);
+        if (callback_raise() < 0) {
+            PyErr_WriteUnraisable(NULL);
+        }
         if (hws_kind(a->core->id) < 0 && atomic_load(&a->core->arrived) == NULL) {
             *p = a->next;
             core_unref(a->core);

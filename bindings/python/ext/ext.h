@@ -133,6 +133,14 @@ int to_u64(PyObject *o, uint64_t *out);
 /** Seconds (float, int or None) as nanoseconds, 0 for None. */
 int to_timeout(PyObject *seconds, uint64_t *ns);
 
+/* callback.c */
+/** Report the exception of a callback, if one is set; KeyboardInterrupt and SystemExit are kept for callback_raise(). */
+void callback_failed(PyObject *where);
+/** The same of a callback that was called in the place of a loop: the loop reports it. */
+void callback_failed_on(PyObject *loop, PyObject *callback);
+/** After core_drain(), once everything is in order again: -1 with what a callback of this thread kept. */
+int callback_raise(void);
+
 /* memory.c */
 int memory_import(void);
 int memory_get(PyObject *object, bool writable, struct memory *m);

@@ -303,6 +303,15 @@ void binding_look_again(struct core *c)
 #define STALL_NS 40000u
 #define NAP_NS 10000
 
+/* None, or what ended a callback and is to end the loop's run. */
+static PyObject *told_what(void)
+{
+    if (callback_raise() < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
 /* The loop is about to sleep, or a descriptor is readable. */
 static PyObject *reader_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
@@ -326,7 +335,7 @@ static PyObject *reader_call(PyObject *self, PyObject *args, PyObject *kwargs)
         b->telling = true;
         told = core_drain(c, b);
         if (reader->binding == NULL || c->closed) {
-            Py_RETURN_NONE; /* a callback closed the worker */
+            return told_what(); /* a callback closed the worker */
         }
         b->telling = false;
         if (told != 0 || c->fd < 0 || r < 0) {
@@ -352,7 +361,7 @@ static PyObject *reader_call(PyObject *self, PyObject *args, PyObject *kwargs)
     if (c->fd >= 0 && (r >= 0 || r == HWS_E_BUSY) && binding_schedule(c, b) < 0) {
         return NULL;
     }
-    Py_RETURN_NONE;
+    return told_what();
 }
 
 static void reader_dealloc(PyObject *self)

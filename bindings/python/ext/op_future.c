@@ -10,13 +10,6 @@ static PyObject *invalid_state, *copy_context, *run_name;
 
 /* ---- Those who wait ---- */
 
-static void unraisable(PyObject *where)
-{
-    if (PyErr_Occurred()) {
-        PyErr_WriteUnraisable(where);
-    }
-}
-
 /* Have a callback called on the loop of the operation. */
 static void schedule(struct op *op, PyObject *callback, PyObject *context, struct binding *direct)
 {
@@ -25,13 +18,13 @@ static void schedule(struct op *op, PyObject *callback, PyObject *context, struc
     if (op->loop == NULL) {
         r = PyObject_CallFunctionObjArgs(callback, (PyObject *)op, NULL);
         Py_XDECREF(r);
-        unraisable(callback);
+        callback_failed(callback);
         return;
     }
     if (direct != NULL && direct->loop == op->loop) {
         r = PyObject_CallMethodObjArgs(context, run_name, callback, (PyObject *)op, NULL);
         Py_XDECREF(r);
-        unraisable(callback);
+        callback_failed_on(op->loop, callback);
         return;
     }
     name = PyUnicode_InternFromString(
@@ -49,7 +42,7 @@ static void schedule(struct op *op, PyObject *callback, PyObject *context, struc
         PyErr_Clear(); /* the loop is closed: nobody waits there any more */
     }
     Py_XDECREF(r);
-    unraisable(callback);
+    callback_failed(callback);
 }
 
 void op_call_waiters(struct op *op, struct binding *direct)

@@ -71,7 +71,7 @@ static int spin(struct op *op)
     if (op->handed) {
         op_settle(op);
     }
-    return 0;
+    return callback_raise();
 }
 
 /* Whether the loop must get its turn before an operation that is done may go on. */
@@ -120,6 +120,10 @@ PySendResult op_send(PyObject *self, PyObject *arg, PyObject **out)
     if (op_over(op)) {
         if (!op->told) {
             op_settle(op);
+        }
+        if (callback_raise() < 0) {
+            *out = NULL;
+            return PYGEN_ERROR;
         }
         if (!op->yielded && --c->credit == 0 && turn_due(c)) {
             op->yielded = true;
@@ -256,7 +260,7 @@ static int block(struct op *op, uint64_t timeout)
         }
         atomic_fetch_sub(&c->blocked, 1);
         op_settle(op);
-        if (PyErr_CheckSignals() < 0) {
+        if (callback_raise() < 0 || PyErr_CheckSignals() < 0) {
             op_stop(op);
             return -1;
         }
@@ -278,12 +282,17 @@ PyObject *op_block(PyObject *self, uint64_t timeout_ns)
         if (op->core->bindings != NULL) {
             binding_look_again(op->core);
         }
+        if (callback_raise() < 0) {
+            op_stop(op);
+            Py_DECREF(self);
+            return NULL;
+        }
     }
     if (op_over(op) || block(op, timeout_ns) == 0) {
         if (!op->told && !op->cancelled) {
             op_settle(op);
         }
-        r = op_value(op);
+        r = callback_raise() < 0 ? NULL : op_value(op);
     }
     Py_DECREF(self);
     return r;

@@ -51,9 +51,7 @@ void ucp_told(struct op *op, bool later)
         return;
     }
     r = PyObject_CallMethod(op->ucp, "_counted", "O", later ? Py_True : Py_False);
-    if (r == NULL) {
-        PyErr_WriteUnraisable(op->ucp);
-    }
+    callback_failed(op->ucp);
     Py_XDECREF(r);
 }
 

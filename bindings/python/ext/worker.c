@@ -43,8 +43,8 @@ static PyObject *worker_open(PyObject *self, PyObject *args)
     hws_id id = 0;
     int32_t fd, r;
 
-    if (!PyArg_ParseTuple(args, "KIKzKKI:_open", &context, &mode, &flags, &name, &spin,
-                          &await_spin, &spares)) {
+    if (!PyArg_ParseTuple(args, "KIKzKKI:_open", &context, &mode, &flags, &name, &spin, &await_spin,
+                          &spares)) {
         return NULL;
     }
     core_reap();
@@ -147,6 +147,9 @@ static PyObject *worker_progress(PyObject *self, PyObject *unused)
     r = core_progress(c);
     core_drain(c, NULL);
     binding_look_again(c);
+    if (callback_raise() < 0) {
+        return NULL;
+    }
     if (r < 0 && r != HWS_E_BUSY) {
         return raise_last(r);
     }
@@ -168,7 +171,7 @@ static PyObject *worker_wait(PyObject *self, PyObject *seconds)
     UNLOCKED(r = hws_worker_wait(c->id, timeout));
     atomic_fetch_sub(&c->blocked, 1);
     core_drain(c, NULL);
-    if (PyErr_CheckSignals() < 0) {
+    if (callback_raise() < 0 || PyErr_CheckSignals() < 0) {
         return NULL;
     }
     if (r < 0 && r != HWS_E_STALE) {

@@ -135,3 +135,69 @@ def test_the_peer_is_stopped(how):
         f"{ATTEMPT}{STOPPED_PEER}try:\n    attempt({STUCK[how]})\nfinally:\n    peer.kill()\nos._exit(0)"
     )
     assert (code, output) == (0, "True\n")
+
+
+# A peer whose messages keep a handler busy: most signals find the program inside it.
+FLOOD = """
+peer = subprocess.Popen([sys.executable, "-c", '''
+import hawser.sync, sys
+with hawser.sync.connect("127.0.0.1", int(sys.argv[1])) as end:
+    while True:
+        end.send_am(bytes(8), 1)
+''', str(listener.port)], stderr=subprocess.DEVNULL)
+flooded = listener.accept()
+worker.am_handler(1, lambda endpoint, header, data: None)
+"""
+
+
+@pytest.mark.parametrize("how", ["wait", "recv", "await", "uvloop"])
+def test_handlers_are_busy(how):
+    code, output = run_script(f"{ATTEMPT}{IDLE_PEER}{FLOOD}attempt({BLOCKED[how]})\npeer.kill()\nos._exit(0)")
+    assert (code, output) == (0, "True\n")
+
+
+# A callback of an operation is called where the loop would call one of its own.
+CALLBACK = """
+import asyncio, hawser, hawser.sync, sys, threading
+
+def callback(operation):
+    {body}
+
+def send_late(port, done):
+    with hawser.sync.connect("127.0.0.1", port) as end:
+        done.wait(0.3)
+        end.send(b"x", 1)
+        done.wait(20)
+
+async def main():
+    done = threading.Event()
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: print(repr(context["exception"])))
+    async with hawser.listen(0, "127.0.0.1") as listener:
+        thread = threading.Thread(target=send_late, args=(listener.port, done))
+        thread.start()
+        try:
+            async with await listener.accept() as end:
+                operation = end.recv(bytearray(1), 1)
+                operation.add_done_callback(callback)
+                while not operation.done():
+                    await asyncio.sleep(0.01)
+                await asyncio.sleep(0.1)
+                print("went on")
+        finally:
+            done.set()
+
+{run}
+"""
+RUNS = {"asyncio": "asyncio.run(main())", "uvloop": "__import__('uvloop').run(main())"}
+
+
+@pytest.mark.parametrize("loop", RUNS)
+def test_a_callback_exits(loop):
+    code, output = run_script(CALLBACK.format(body="sys.exit(4)", run=RUNS[loop]))
+    assert (code, output) == (4, "")
+
+
+@pytest.mark.parametrize("loop", RUNS)
+def test_a_callback_fails(loop):
+    code, output = run_script(CALLBACK.format(body="1 / 0", run=RUNS[loop]))
+    assert (code, output) == (0, "ZeroDivisionError('division by zero')\nwent on\n")
