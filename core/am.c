@@ -38,10 +38,16 @@ static bool keep_header(struct hws__message *m, const void *header, size_t lengt
     return true;
 }
 
+/* Whether a message counts against its sender's window after the handler was told. */
+static inline bool holds(const struct hws__am_handler *h)
+{
+    return h->sink.callback == NULL || (h->flags & HWS_AM_HOLD) != 0;
+}
+
 /* Tell the handler. The message is the receiver's from here on. */
 static void tell(struct hws__message *m, const struct hws__am_handler *h, int32_t status)
 {
-    bool keep = h->sink.callback == NULL || (h->flags & HWS_AM_BUFFER) || m->rndv;
+    bool keep = h->sink.callback == NULL || (h->flags & (HWS_AM_BUFFER | HWS_AM_HOLD)) || m->rndv;
     hws_event e = {.kind = HWS_EVENT_AM,
                    .source = m->ep_id,
                    .status = status,
@@ -59,7 +65,7 @@ static void tell(struct hws__message *m, const struct hws__am_handler *h, int32_
         hws__message_release(m);
         return;
     }
-    if (h->sink.callback != NULL) {
+    if (!holds(h)) {
         hws__credit_taken(m);
     }
     if (m->rndv) {
@@ -209,7 +215,7 @@ ucs_status_t hws__am_arrived(struct hws__uworker *u, struct hws__endpoint *ep, u
         w->todo = true;
         return (ucs_status_t)s;
     }
-    if (h->sink.callback == NULL) {
+    if (holds(h)) {
         hws__credit_hold(m, HWS__CREDIT_AM, length + header_length);
     } else if (ep != NULL) {
         HWS__CREDIT_TOOK(ep, HWS__CREDIT_AM, length + header_length);
@@ -572,7 +578,7 @@ int32_t hws_am_handler(hws_id worker, uint32_t am_id, const hws_am_opts *opts)
         (r = hws__sink_set(&h.sink, &o.sink)) < 0) {
         return r;
     }
-    if (o.flags & ~(uint32_t)(HWS_AM_DEFER | HWS_AM_BUFFER)) {
+    if (o.flags & ~(uint32_t)(HWS_AM_DEFER | HWS_AM_BUFFER | HWS_AM_HOLD)) {
         return hws__fail(HWS_E_INVALID, worker, "unknown flags %#x", o.flags);
     }
     if (o.memory_kind == HWS_MEMORY_CUDA) {

@@ -1,3 +1,4 @@
+#include "credit.h"
 #include "error.h"
 #include "guard.h"
 #include "message.h"
@@ -67,5 +68,18 @@ int32_t hws_buffer_data(hws_id buffer, void **data, uint64_t *length)
     if (length != NULL) {
         *length = m->length;
     }
+    return HWS_OK;
+}
+
+int32_t hws_buffer_taken(hws_id buffer)
+{
+    struct hws__message *m;
+    int32_t r = HWS_OK;
+
+    HWS__ENTER();
+    if ((m = hws__obj_get(buffer, HWS_KIND_BUFFER, &r)) == NULL) {
+        return r;
+    }
+    hws__credit_buffer_taken(m);
     return HWS_OK;
 }

@@ -353,13 +353,15 @@ void hws__credit_taken(struct hws__message *m)
     HWS__CREDIT_TOOK(ep, sort, m->credit_bytes);
 }
 
-static void popped(struct hws__message *m)
+void hws__credit_buffer_taken(struct hws__message *m)
 {
     struct hws__credit_in *in;
     struct hws__endpoint *ep;
+    uint8_t am = HWS__CREDIT_AM + 1;
 
     /* ORDER: acquire; whoever held it last wrote `ep`. The message's memory is never given back. */
-    if (atomic_exchange_explicit(&m->credit, 0, memory_order_acquire) == 0) {
+    if (!atomic_compare_exchange_strong_explicit(&m->credit, &am, 0, memory_order_acquire,
+                                                 memory_order_relaxed)) {
         return;
     }
     ep = m->ep;
@@ -378,7 +380,7 @@ void hws__credit_popped(const hws_event *events, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         if (events[i].kind == HWS_EVENT_AM && (events[i].flags & HWS_EVENT_FLAG_BUFFER)) {
-            popped(hws__container(events[i].detail, struct hws__message, detail));
+            hws__credit_buffer_taken(hws__container(events[i].detail, struct hws__message, detail));
         }
     }
 }

@@ -134,6 +134,8 @@ void hws__credit_hold(struct hws__message *m, uint32_t sort, uint64_t bytes);
 void hws__credit_taken(struct hws__message *m);
 /** Events were popped from a queue: active messages among them are taken. Any thread. */
 void hws__credit_popped(const hws_event *events, uint32_t count);
+/** A message of a buffer was taken. Any thread. */
+void hws__credit_buffer_taken(struct hws__message *m);
 /** Count what was popped; asked for by hws__credit_popped(). Owner only. */
 void hws__credit_asked(struct hws__endpoint *ep);
 

@@ -995,6 +995,7 @@ typedef void (*hws_free_fn)(void *arg, void *memory, uint64_t length);
 #define HWS_AM_DEFER \
     1 /* large messages are told of before they are fetched (HWS_EVENT_FLAG_RNDV) */
 #define HWS_AM_BUFFER 2 /* callbacks too get a buffer to keep; queues always do */
+#define HWS_AM_HOLD 4   /* the same; the sender gets its credit back by hws_buffer_taken(), or at the end */
 
 typedef struct hws_am_opts {
     uint32_t struct_size;
@@ -1077,6 +1078,15 @@ HWS_API int32_t hws_buffer_alloc(hws_id worker, uint64_t length, void **data, hw
  * @thread any  @blocks no  @owns the library, until the buffer is closed  @since 0.1
  */
 HWS_API int32_t hws_buffer_data(hws_id buffer, void **data, uint64_t *length);
+
+/**
+ * Somebody has taken the active message of a handler with HWS_AM_HOLD: its sender gets back what it may
+ * send before that (flow control). Closing the buffer says so too; again, or for other buffers, it does
+ * nothing. For callbacks that only put messages aside.
+ * @return 0, or the id's error
+ * @thread any  @blocks no  @owns nothing  @since 0.1
+ */
+HWS_API int32_t hws_buffer_taken(hws_id buffer);
 
 /* ------------------------------------------------------------------------------------------------
  * 14. Information and statistics

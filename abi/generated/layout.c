@@ -698,6 +698,7 @@ SAME(HWS_WAIT_ALL, 1);
 SAME(HWS_AM_ID_MAX, 1023);
 SAME(HWS_AM_DEFER, 1);
 SAME(HWS_AM_BUFFER, 2);
+SAME(HWS_AM_HOLD, 4);
 SAME(HWS_TRAFFIC_TAG, 0);
 SAME(HWS_TRAFFIC_STREAM, 1);
 SAME(HWS_TRAFFIC_AM, 2);
@@ -782,6 +783,7 @@ int32_t hws_am_recv(hws_id buffer_id, void *buffer, uint64_t length, const hws_o
 int32_t hws_am_header_max(hws_id worker, uint64_t *out);
 int32_t hws_buffer_alloc(hws_id worker, uint64_t length, void **data, hws_id *out);
 int32_t hws_buffer_data(hws_id buffer, void **data, uint64_t *length);
+int32_t hws_buffer_taken(hws_id buffer);
 int32_t hws_describe(hws_id id, char *text, uint64_t size, uint64_t *needed);
 int32_t hws_stats_get(hws_id id, hws_stats *out);
 int32_t hws_stats_total(hws_stats *out);

@@ -455,6 +455,49 @@ CASE(active_messages_for_a_callback)
     t_pair_close(&pair);
 }
 
+static hws_id held[100];
+
+static void hold_am(void *arg, const hws_event *event)
+{
+    const hws_am_detail *detail = event->detail;
+
+    (void)arg;
+    CHECK_OK(event->status);
+    CHECK(event->flags & HWS_EVENT_FLAG_BUFFER);
+    held[told++] = detail->buffer;
+}
+
+CASE(active_messages_held_by_a_callback)
+{
+    hws_am_opts opts = {
+        .struct_size = sizeof opts, .flags = HWS_AM_HOLD, .sink = {.callback = hold_am}};
+    t_pair pair;
+
+    told = 0;
+    open_tight(&pair, 0);
+    CHECK_OK(hws_am_handler(pair.worker[1], 3, &opts));
+    for (int i = 0; i < 100; i++) {
+        CHECK_OK(hws_am_send(pair.endpoint[0], 3, NULL, 0, out, i % 10 == 0 ? sizeof out : 8,
+                             &detached, NULL));
+    }
+    for (uint32_t next = 0; next < 100;) {
+        t_pair_idle(&pair, QUIET / 10);
+        CHECK(told > next && told <= next + WINDOW);
+        for (; next < told; next++) {
+            if (next % 2 == 0) { /* what it is kept for longer costs nothing; twice is once */
+                CHECK_OK(hws_buffer_taken(held[next]));
+                CHECK_OK(hws_buffer_taken(held[next]));
+            } else {
+                CHECK_OK(hws_close(held[next]));
+            }
+        }
+    }
+    CHECK(waits(&pair, 0) >= 100 - WINDOW);
+    CHECK_OK(hws_close(held[0]));
+    CHECK_CODE(hws_buffer_taken(held[0]), HWS_E_STALE);
+    t_pair_close(&pair);
+}
+
 CASE(closing_a_queue_gives_its_credit_back)
 {
     hws_am_opts opts = {.struct_size = sizeof opts};

@@ -57,6 +57,7 @@ CALL(am_send, KIND_BIT(HWS_KIND_ENDPOINT),
      hws_am_send(id, 1, NULL, 0, buffer, 8, NULL, &(hws_id){0}))
 CALL(am_recv, KIND_BIT(HWS_KIND_BUFFER), hws_am_recv(id, buffer, 8, NULL, &(hws_id){0}))
 CALL(am_header_max, KIND_BIT(HWS_KIND_WORKER), hws_am_header_max(id, &(uint64_t){0}))
+CALL(buffer_taken, KIND_BIT(HWS_KIND_BUFFER), hws_buffer_taken(id))
 CALL(buffer_data, KIND_BIT(HWS_KIND_BUFFER), hws_buffer_data(id, NULL, NULL))
 CALL(describe, KIND_BIT(HWS_KIND_CONTEXT) | KIND_BIT(HWS_KIND_WORKER) | KIND_BIT(HWS_KIND_ENDPOINT),
      hws_describe(id, NULL, 0, NULL))

@@ -208,6 +208,7 @@ HWS_STRUCTURE(hws_transfer)
 %constant int32_t AM_ID_MAX = HWS_AM_ID_MAX;
 %constant int32_t AM_DEFER = HWS_AM_DEFER;
 %constant int32_t AM_BUFFER = HWS_AM_BUFFER;
+%constant int32_t AM_HOLD = HWS_AM_HOLD;
 %constant int32_t TRAFFIC_TAG = HWS_TRAFFIC_TAG;
 %constant int32_t TRAFFIC_STREAM = HWS_TRAFFIC_STREAM;
 %constant int32_t TRAFFIC_AM = HWS_TRAFFIC_AM;
@@ -734,6 +735,11 @@ int32_t hws_buffer_alloc(hws_id worker, uint64_t length, void **data, hws_id *ou
 int32_t hws_buffer_data(hws_id buffer, void **data, uint64_t *length);
 %clear int32_t hws_buffer_data;
 %clear (void **data, uint64_t *length);
+
+%rename(buffer_taken) hws_buffer_taken;
+%apply int32_t HWS_ZERO { int32_t hws_buffer_taken };
+int32_t hws_buffer_taken(hws_id buffer);
+%clear int32_t hws_buffer_taken;
 
 %rename(describe) hws_describe;
 %apply int32_t HWS_ZERO { int32_t hws_describe };

@@ -387,6 +387,7 @@ int32_t hws_am_recv(hws_id buffer_id, void *buffer, uint64_t length, const hws_o
 int32_t hws_am_header_max(hws_id worker, uint64_t *out);
 int32_t hws_buffer_alloc(hws_id worker, uint64_t length, void **data, hws_id *out);
 int32_t hws_buffer_data(hws_id buffer, void **data, uint64_t *length);
+int32_t hws_buffer_taken(hws_id buffer);
 int32_t hws_describe(hws_id id, char *text, uint64_t size, uint64_t *needed);
 int32_t hws_stats_get(hws_id id, hws_stats *out);
 int32_t hws_stats_total(hws_stats *out);
@@ -531,6 +532,7 @@ M.constants = {
     AM_ID_MAX = 1023,
     AM_DEFER = 1,
     AM_BUFFER = 2,
+    AM_HOLD = 4,
     TRAFFIC_TAG = 0,
     TRAFFIC_STREAM = 1,
     TRAFFIC_AM = 2,
@@ -701,6 +703,7 @@ M.functions = {
     "hws_am_header_max",
     "hws_buffer_alloc",
     "hws_buffer_data",
+    "hws_buffer_taken",
     "hws_describe",
     "hws_stats_get",
     "hws_stats_total",

@@ -100,12 +100,21 @@ static PyObject *buffer_fetch(PyObject *self, PyObject *args, PyObject *kwargs)
     return op_posted(op, r);
 }
 
+/** taken(): the sender may send as much again. */
+static PyObject *buffer_taken(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    hws_buffer_taken(((struct buffer *)(void *)self)->id); /* it may be closed with its worker */
+    Py_RETURN_NONE;
+}
+
 int buffer_import(PyObject *module)
 {
     static PyMethodDef methods[] = {
         {"fetch", (PyCFunction)(void (*)(void))buffer_fetch, METH_VARARGS | METH_KEYWORDS,
          "fetch($self, /, buffer, timeout=None)\n--\n\n"
          "Fetch data that is still at the sender into a writable buffer; gives that buffer."},
+        {"_taken", buffer_taken, METH_NOARGS, NULL},
         {NULL, NULL, 0, NULL}};
     static PyGetSetDef members[] = {
         {"id", get_id, NULL, "Id of the buffer.", NULL},

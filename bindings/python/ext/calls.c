@@ -193,7 +193,7 @@ static PyObject *am_handler(PyObject *self, PyObject *args)
         (c = core_of(worker)) == NULL) {
         return NULL;
     }
-    o.flags = flags | HWS_AM_BUFFER;
+    o.flags = flags | HWS_AM_HOLD; /* until a handler or recv_am() has it: core.c, _worker.py */
     if (on) {
         o.sink = (hws_sink){.callback = core_event, .callback_arg = c};
     }

@@ -185,7 +185,7 @@ void core_event(void *arg, const hws_event *event)
     core_unref(c);
 }
 
-/* worker._notice(kind, source, op, status, flags, length, tag, user, text, header, buffer, endpoint) */
+/* True if the message is kept for later: worker._notice(kind, source, op, status, flags, length, tag, user, text, header, buffer, endpoint) */
 static void tell(struct core *c, struct notice *n)
 {
     const hws_event *e = &n->event;
@@ -207,6 +207,9 @@ static void tell(struct core *c, struct notice *n)
             (unsigned long long)e->tag, (unsigned long long)e->user, n->text, n->header,
             (Py_ssize_t)n->am.header_length, buffer, (unsigned long long)n->am.endpoint);
         callback_failed(c->worker);
+        if ((e->flags & HWS_EVENT_FLAG_BUFFER) && r != Py_True) {
+            hws_buffer_taken(n->am.buffer); /* else whoever keeps it says so later */
+        }
         Py_XDECREF(r);
     } else {
         Py_DECREF(buffer);

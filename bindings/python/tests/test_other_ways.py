@@ -70,6 +70,19 @@ async def test_active_messages_wait(pair):
     assert [bytes((await server.recv_am(6))[1])[0] for _ in range(10)] == list(range(10))
 
 
+async def test_active_messages_that_nobody_asks_for_are_bounded(pair, worker):
+    client, server = pair
+    await asyncio.gather(client.send_am(b"", 7), server.recv_am(7))
+    sends = [client.send_am(i.to_bytes(4, "little"), 7) for i in range(20000)]
+    await asyncio.sleep(0.1)
+    left = sum(not send.done() for send in sends)
+    assert left >= 20000 - 16384 - 10  # what a connection may have waiting by default
+    kept = [await server.recv_am(7) for _ in sends]  # keeping what was taken costs nothing
+    assert [int.from_bytes(bytes(data), "little") for _, data in kept] == list(range(20000))
+    for send in sends:
+        await send
+
+
 async def test_am_handler_with_reply(pair, worker):
     client, server = pair
     got = asyncio.get_running_loop().create_future()

@@ -222,6 +222,8 @@ pub const HWS_AM_ID_MAX: i32 = 1023;
 pub const HWS_AM_DEFER: u32 = 1;
 /// callbacks too get a buffer to keep; queues always do
 pub const HWS_AM_BUFFER: u32 = 2;
+/// the same; the sender gets its credit back by hws_buffer_taken(), or at the end
+pub const HWS_AM_HOLD: u32 = 4;
 pub const HWS_TRAFFIC_TAG: u32 = 0;
 pub const HWS_TRAFFIC_STREAM: u32 = 1;
 pub const HWS_TRAFFIC_AM: u32 = 2;
@@ -1672,6 +1674,11 @@ unsafe extern "C" {
     ///
     /// Threads: any. Blocks: no. Owns: the library, until the buffer is closed. Returns: 0, or the id's error.
     pub fn hws_buffer_data(buffer: hws_id, data: *mut *mut c_void, length: *mut u64) -> i32;
+
+    /// Somebody has taken the active message of a handler with HWS_AM_HOLD: its sender gets back what it may send before that (flow control). Closing the buffer says so too; again, or for other buffers, it does nothing. For callbacks that only put messages aside.
+    ///
+    /// Threads: any. Blocks: no. Owns: nothing. Returns: 0, or the id's error.
+    pub fn hws_buffer_taken(buffer: hws_id) -> i32;
 
     /// A description for people of UCX's view of a context, worker or endpoint.
     ///

@@ -12,7 +12,7 @@ from . import _constants as c
 from . import _core, _errors
 from ._objects import from_buffers, to_buffers
 from ._remote import Plan, RemoteKey, check_views
-from ._worker import Message, Probed, Waiters, Worker, default_worker, log, probe, within
+from ._worker import Message, Messages, Probed, Waiters, Worker, default_worker, log, probe, within
 
 _ENDPOINT_CLASS: Any = None
 
@@ -35,7 +35,7 @@ class Endpoint(_core.Endpoint):
         self._state = "open"
         self._error: tuple[int, str] | None = None
         self._closing: _core.Operation | None = None
-        self._ams: dict[int, Waiters] = {}
+        self._ams: dict[int, Messages] = {}
         self._notices = Waiters(worker)
         self.on_disconnect: Callable[[Endpoint], None] | None = None
         worker._objects[id] = self
@@ -96,10 +96,10 @@ class Endpoint(_core.Endpoint):
             raise _errors.from_code(*self._error)
         return waiters.get()
 
-    def _am_queue(self, id: int) -> Waiters:
+    def _am_queue(self, id: int) -> Messages:
         waiters = self._ams.get(id)
         if waiters is None:
-            waiters = self._ams[id] = Waiters(self.worker)
+            waiters = self._ams[id] = Messages(self.worker)
         return waiters
 
     # ---- Objects ----

@@ -166,6 +166,7 @@ WAIT_ALL: int
 AM_ID_MAX: int
 AM_DEFER: int
 AM_BUFFER: int
+AM_HOLD: int
 TRAFFIC_TAG: int
 TRAFFIC_STREAM: int
 TRAFFIC_AM: int
@@ -313,6 +314,11 @@ def buffer_alloc(worker: int, length: int) -> tuple[int, int]:
     """Memory of the worker's pool to receive into, by a stream, say."""
 def buffer_data(buffer: int) -> bytes:
     """The memory of a buffer; released by hws_close(id)."""
+def buffer_taken(buffer: int) -> None:
+    """
+    Somebody has taken the active message of a handler with HWS_AM_HOLD: its sender gets back what it may send
+    before that (flow control).
+    """
 def describe(id: int) -> str:
     """A description for people of UCX's view of a context, worker or endpoint."""
 def stats_get(id: int) -> Record:

@@ -59,7 +59,7 @@ class Worker(_core.Worker):
         self._state = "new"
         self.context = context
         self._objects: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-        self._handlers: dict[int, Callable[..., None]] = {}
+        self._handlers: dict[int, Callable[..., object]] = {}
         self._closing: _core.Operation | None = None
         self._peers = Waiters(self)
         self._accepting: set[Any] = set()  # endpoints that nobody else holds yet
@@ -78,11 +78,11 @@ class Worker(_core.Worker):
 
     # ---- Events ----
 
-    def _notice(self, kind: int, source: int, *event: Any) -> None:
-        """An event of the worker or of something on it; called where progress is made."""
+    def _notice(self, kind: int, source: int, *event: Any) -> bool:
+        """An event of the worker or of something on it; called where progress is made. True: not taken yet."""
         if kind == c.EventKind.AM:
-            self._am_arrived(*event)
-        elif source == self.id:
+            return self._am_arrived(*event)
+        if source == self.id:
             if kind == c.EventKind.CLOSED:
                 self._end()
         elif kind in (c.EventKind.ACCEPTED, c.EventKind.REQUEST):
@@ -101,6 +101,7 @@ class Worker(_core.Worker):
             thing = self._objects.get(source)
             if thing is not None:
                 thing._event(kind, event[1], event[6])
+        return False
 
     def _end(self) -> None:
         self._state = "closed"
@@ -121,7 +122,7 @@ class Worker(_core.Worker):
     def am_handler(
         self,
         id: int,
-        handler: Callable[[Any, bytes, Any], None] | None,
+        handler: Callable[[Any, bytes, Any], object] | None,
         *,
         defer: bool = False,
     ) -> None:
@@ -149,17 +150,15 @@ class Worker(_core.Worker):
         header: bytes,
         data: Any,
         endpoint: int,
-    ) -> None:
+    ) -> bool:
         handler = self._handlers.get(id)
-        if handler is not None:
-            handler(self._objects.get(endpoint), header, data)
+        return handler is not None and handler(self._objects.get(endpoint), header, data) is _KEPT
 
     def keep_am(self, id: int) -> None:
         """Keep active messages with this id for Endpoint.recv_am()."""
 
-        def keep(endpoint: Any, header: bytes, data: Any) -> None:
-            if endpoint is not None:
-                endpoint._am_queue(id).put((header, data))
+        def keep(endpoint: Any, header: bytes, data: Any) -> object:
+            return endpoint._am_queue(id).put((header, data)) if endpoint is not None else None
 
         self.am_handler(id, keep)
 
@@ -323,6 +322,10 @@ def probe(worker: Worker, source: int, tag: int, mask: int, take: bool) -> Any:
     return Message(worker, message, *about) if take else Probed(*about)
 
 
+# What a handler returns that only puts messages aside.
+_KEPT = object()
+
+
 class Waiters:
     """Operations that wait for things which come one by one; first come, first served."""
 
@@ -331,28 +334,41 @@ class Waiters:
         self.things: collections.deque[Any] = collections.deque()
         self.waiting: collections.deque[_core.Operation] = collections.deque()
 
-    def put(self, thing: Any) -> None:
+    def put(self, thing: Any) -> object:
         while self.waiting:
             operation = self.waiting.popleft()
             if not operation.cancelled():
                 operation._end(0, thing)
-                return
+                return None
         self.things.append(thing)
+        return _KEPT
 
     def get(self) -> _core.Operation:
         worker = self._worker()
         assert worker is not None
         operation = _core.operation(worker)
         if self.things:
-            operation._end(0, self.things.popleft())
+            operation._end(0, self._pop())
         else:
             self.waiting.append(operation)
         return operation
+
+    def _pop(self) -> Any:
+        return self.things.popleft()
 
     def fail(self, code: int, text: str) -> None:
         """Everything that waits ends with an error."""
         while self.waiting:
             self.waiting.popleft()._end(code, None, text)
+
+
+class Messages(Waiters):
+    """Active messages: what a peer may send before somebody asks for them is bounded by its credit."""
+
+    def _pop(self) -> tuple[bytes, Any]:
+        header, data = self.things.popleft()
+        data._taken()
+        return header, data
 
 
 async def within(operation: _core.Operation, seconds: float) -> Any:

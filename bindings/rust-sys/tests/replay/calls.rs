@@ -52,6 +52,7 @@ pub unsafe fn call(name: &str, a: &Arguments) -> i32 {
         "hws_am_header_max" => hws_am_header_max(a.get(0), a.get(1)),
         "hws_buffer_alloc" => hws_buffer_alloc(a.get(0), a.get(1), a.get(2), a.get(3)),
         "hws_buffer_data" => hws_buffer_data(a.get(0), a.get(1), a.get(2)),
+        "hws_buffer_taken" => hws_buffer_taken(a.get(0)),
         "hws_describe" => hws_describe(a.get(0), a.get(1), a.get(2), a.get(3)),
         "hws_stats_get" => hws_stats_get(a.get(0), a.get(1)),
         "hws_stats_total" => hws_stats_total(a.get(0)),
