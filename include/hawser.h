@@ -995,7 +995,7 @@ typedef void (*hws_free_fn)(void *arg, void *memory, uint64_t length);
 #define HWS_AM_DEFER \
     1 /* large messages are told of before they are fetched (HWS_EVENT_FLAG_RNDV) */
 #define HWS_AM_BUFFER 2 /* callbacks too get a buffer to keep; queues always do */
-#define HWS_AM_HOLD 4   /* the same; the sender gets its credit back by hws_buffer_taken(), or at the end */
+#define HWS_AM_HOLD 4   /* the same; hws_buffer_taken() gives the sender its credit back */
 
 typedef struct hws_am_opts {
     uint32_t struct_size;

@@ -222,7 +222,7 @@ pub const HWS_AM_ID_MAX: i32 = 1023;
 pub const HWS_AM_DEFER: u32 = 1;
 /// callbacks too get a buffer to keep; queues always do
 pub const HWS_AM_BUFFER: u32 = 2;
-/// the same; the sender gets its credit back by hws_buffer_taken(), or at the end
+/// the same; hws_buffer_taken() gives the sender its credit back
 pub const HWS_AM_HOLD: u32 = 4;
 pub const HWS_TRAFFIC_TAG: u32 = 0;
 pub const HWS_TRAFFIC_STREAM: u32 = 1;

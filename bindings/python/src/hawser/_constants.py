@@ -213,7 +213,7 @@ class AmFlag(IntFlag):
 
     DEFER = 1  # large messages are told of before they are fetched (HWS_EVENT_FLAG_RNDV)
     BUFFER = 2  # callbacks too get a buffer to keep; queues always do
-    HOLD = 4  # the same; the sender gets its credit back by hws_buffer_taken(), or at the end
+    HOLD = 4  # the same; hws_buffer_taken() gives the sender its credit back
 
 
 class TrafficSent(IntEnum):
