@@ -365,6 +365,9 @@ void hws__credit_buffer_taken(struct hws__message *m)
         return;
     }
     ep = m->ep;
+    if (atomic_load_explicit(&ep->obj.id, memory_order_relaxed) != m->ep_id) {
+        return; /* its memory may be another connection's by now */
+    }
     in = &ep->credit.in[HWS__CREDIT_AM];
     atomic_fetch_add_explicit(&in->popped_bytes, m->credit_bytes, memory_order_relaxed);
     /* ORDER: seq_cst; the owner says `blocked` and then looks at what was popped. */

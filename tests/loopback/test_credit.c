@@ -498,6 +498,38 @@ CASE(active_messages_held_by_a_callback)
     t_pair_close(&pair);
 }
 
+/* What is left of a connection that failed says nothing about the next one in its memory. */
+CASE(messages_held_of_a_connection_that_is_gone)
+{
+    hws_am_opts opts = {
+        .struct_size = sizeof opts, .flags = HWS_AM_HOLD, .sink = {.callback = hold_am}};
+    hws_id client, server;
+    t_pair pair;
+
+    told = 0;
+    open_tight(&pair, 0);
+    CHECK_OK(hws_am_handler(pair.worker[1], 3, &opts));
+    for (int i = 0; i < WINDOW; i++) {
+        CHECK_OK(hws_am_send(pair.endpoint[0], 3, NULL, 0, out, 8, &detached, NULL));
+    }
+    UNTIL(&pair, told == WINDOW);
+    CHECK_OK(hws_abort(pair.endpoint[0]));
+    UNTIL(&pair, t_record_kinds(&pair.record[1], HWS_EVENT_DISCONNECTED, pair.endpoint[1]) != 0);
+    CHECK_OK(hws_close(pair.endpoint[1]));
+    UNTIL(&pair, hws_kind(pair.endpoint[0]) < 0 && hws_kind(pair.endpoint[1]) < 0);
+    t_pair_connect(&pair, NULL, &client, &server);
+    for (int i = 0; i < 4 * WINDOW; i++) {
+        CHECK_OK(hws_am_send(client, 3, NULL, 0, out, 8, &detached, NULL));
+    }
+    UNTIL(&pair, told == 2 * WINDOW);
+    for (int i = 0; i < WINDOW; i++) {
+        CHECK_OK(hws_buffer_taken(held[i]));
+    }
+    t_pair_idle(&pair, QUIET);
+    CHECK_EQ(told, 2 * WINDOW);
+    t_pair_close(&pair);
+}
+
 CASE(closing_a_queue_gives_its_credit_back)
 {
     hws_am_opts opts = {.struct_size = sizeof opts};
