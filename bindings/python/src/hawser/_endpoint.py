@@ -84,8 +84,8 @@ class Endpoint(_core.Endpoint):
     # ---- Active messages ----
 
     def recv_am(self, id: int = 0, timeout: float | None = None) -> Any:
-        """The next active message of this peer with this id: (header, data). What the peer may send before somebody asks
-        for it is bounded (flow control), over all ids."""
+        """The next active message of this peer with this id: (header, data). What the peer may send before somebody
+        asks for it is bounded (flow control), over all ids."""
         operation = self._next_am(id)
         return operation if timeout is None else within(operation, timeout)
 
