@@ -4,7 +4,7 @@
  */
 #include "ext.h"
 
-static _Thread_local PyObject *interrupt;
+_Thread_local PyObject *callback_kept __attribute__((tls_model("initial-exec")));
 
 /* Keep the exception that is set, if it is one of these. */
 static bool keep(void)
@@ -22,8 +22,8 @@ static bool keep(void)
     }
     Py_XDECREF(type);
     Py_XDECREF(traceback);
-    Py_XDECREF(interrupt);
-    interrupt = value;
+    Py_XDECREF(callback_kept);
+    callback_kept = value;
     return true;
 }
 
@@ -61,14 +61,11 @@ void callback_failed_on(PyObject *loop, PyObject *callback)
     }
 }
 
-int callback_raise(void)
+int callback_raise_kept(void)
 {
-    PyObject *e = interrupt;
+    PyObject *e = callback_kept;
 
-    if (e == NULL) {
-        return 0;
-    }
-    interrupt = NULL;
+    callback_kept = NULL;
     PyErr_SetObject((PyObject *)Py_TYPE(e), e);
     Py_DECREF(e);
     return -1;

@@ -34,10 +34,12 @@ struct notice {
 struct binding {
     struct binding *next;
     PyObject *loop;
-    PyObject *ready;   /* loop._ready: the callbacks that are due; null where the loop hides it */
-    PyObject *on_fd;   /* the reader */
-    PyObject *on_turn; /* what looks before the loop sleeps */
-    PyObject *wait;    /* its own way to wait for an operation; null where a task takes a future */
+    PyObject *ready;    /* loop._ready: the callbacks that are due; null where the loop hides it */
+    PyObject *on_fd;    /* the reader */
+    PyObject *on_turn;  /* what looks before the loop sleeps */
+    PyObject *ended;    /* for its tasks to be woken with, see wakeup.h; may be null */
+    PyObject *get_loop; /* a callable that returns it */
+    PyObject *wait;     /* its own way to wait for an operation; null where a task takes a future */
     unsigned long thread;
     bool due; /* on_turn is scheduled */
     bool
@@ -138,8 +140,14 @@ int to_timeout(PyObject *seconds, uint64_t *ns);
 void callback_failed(PyObject *where);
 /** The same of a callback that was called in the place of a loop: the loop reports it. */
 void callback_failed_on(PyObject *loop, PyObject *callback);
+/** What a callback of this thread kept; null nearly always. */
+extern _Thread_local PyObject *callback_kept __attribute__((tls_model("initial-exec")));
+int callback_raise_kept(void);
 /** After core_drain(), once everything is in order again: -1 with what a callback of this thread kept. */
-int callback_raise(void);
+static inline int callback_raise(void)
+{
+    return callback_kept == NULL ? 0 : callback_raise_kept();
+}
 
 /* memory.c */
 int memory_import(void);

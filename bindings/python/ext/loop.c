@@ -3,7 +3,7 @@
  * the loop. Whoever made progress asks for one look before the loop sleeps, at which the worker is
  * armed, so a loop that sleeps is woken by whatever comes.
  */
-#include "ext.h"
+#include "wakeup.h"
 #include <stdlib.h>
 #include <time.h>
 
@@ -108,6 +108,8 @@ static void close_binding(struct binding *b)
     end_reader(b->on_turn);
     Py_CLEAR(b->ready);
     Py_CLEAR(b->wait);
+    Py_CLEAR(b->ended);
+    Py_CLEAR(b->get_loop);
     Py_CLEAR(b->loop);
     free(b);
 }
@@ -239,6 +241,7 @@ static struct binding *bind_loop(struct core *c, PyObject *loop)
     }
     if ((b->wait = PyObject_GetAttrString(loop, "hawser_wait")) == NULL) {
         PyErr_Clear();
+        b->ended = wakeup_future(loop);
     }
     for (int i = 0; i < 2; i++) {
         if (fds[i] >= 0 &&
@@ -387,6 +390,7 @@ int loop_import(void)
         return -1;
     }
     get_running_loop = PyObject_GetAttrString(m, "_get_running_loop");
+    wakeup_import(m);
     Py_DECREF(m);
     binding_type = (PyTypeObject *)PyType_FromSpec(&spec);
     return get_running_loop == NULL || binding_type == NULL ? -1 : 0;

@@ -400,12 +400,12 @@ int op_import(PyObject *module)
         {"exception", op_exception, METH_NOARGS, NULL},
         {"add_done_callback", FN(op_add_done_callback), METH_FASTCALL | METH_KEYWORDS, NULL},
         {"remove_done_callback", op_remove_done_callback, METH_O, NULL},
-        {"get_loop", op_get_loop, METH_NOARGS, NULL},
         {"_end", op_end, METH_VARARGS, NULL},
         {"_on_end", op_on_end, METH_O, NULL},
         {NULL, NULL, 0, NULL}};
     static PyGetSetDef members[] = {
         {"_asyncio_future_blocking", get_blocking, set_blocking, NULL, NULL},
+        {"get_loop", op_get_loop, NULL, "get_loop(): the event loop where it is waited for.", NULL},
         {"length", get_length, NULL, "Bytes moved.", NULL},
         {"tag", get_tag, NULL, "Tag of the message.", NULL},
         {"source", get_source, NULL, "Id of the object it was posted on.", NULL},

@@ -35,7 +35,7 @@ PyObject *op_result(PyObject *self, PyObject *arg);
 PyObject *op_exception(PyObject *self, PyObject *arg);
 PyObject *op_on_end(PyObject *self, PyObject *arg);
 PyObject *op_remove_done_callback(PyObject *self, PyObject *arg);
-PyObject *op_get_loop(PyObject *self, PyObject *arg);
+PyObject *op_get_loop(PyObject *self, void *unused);
 PyObject *op_cancel(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *op_add_done_callback(PyObject *self, PyObject *const *args, Py_ssize_t n,
                                PyObject *kwnames);

@@ -4,6 +4,7 @@
 #include "op.h"
 #include "arguments.h"
 #include "ucp.h"
+#include "wakeup.h"
 
 PyObject *op_cancelled_error;
 static PyObject *invalid_state, *copy_context, *run_name;
@@ -22,7 +23,8 @@ static void schedule(struct op *op, PyObject *callback, PyObject *context, struc
         return;
     }
     if (direct != NULL && direct->loop == op->loop) {
-        r = PyObject_CallMethodObjArgs(context, run_name, callback, (PyObject *)op, NULL);
+        r = PyObject_CallMethodObjArgs(context, run_name, callback,
+                                       wakeup_argument(direct, callback, op), NULL);
         Py_XDECREF(r);
         callback_failed_on(op->loop, callback);
         return;
@@ -275,16 +277,31 @@ PyObject *op_remove_done_callback(PyObject *self, PyObject *fn)
     return PyLong_FromLong(removed);
 }
 
-PyObject *op_get_loop(PyObject *self, PyObject *unused)
+static PyObject *itself(PyObject *self, PyObject *unused)
 {
+    (void)unused;
+    return Py_NewRef(self);
+}
+
+/* A method of the loop's, so that the tasks which ask each operation for its loop make no new one each time. */
+PyObject *op_get_loop(PyObject *self, void *unused)
+{
+    static PyMethodDef method = {"get_loop", itself, METH_NOARGS, NULL};
     struct op *op = (struct op *)(void *)self;
+    struct binding *b;
 
     (void)unused;
     if (op_bind(op) < 0) {
         return NULL;
     }
-    Py_INCREF(op->loop);
-    return op->loop;
+    for (b = op->core->bindings; b != NULL && b->loop != op->loop; b = b->next) {}
+    if (b == NULL) {
+        return PyCFunction_New(&method, op->loop);
+    }
+    if (b->get_loop == NULL && (b->get_loop = PyCFunction_New(&method, op->loop)) == NULL) {
+        return NULL;
+    }
+    return Py_NewRef(b->get_loop);
 }
 
 int op_future_import(void)

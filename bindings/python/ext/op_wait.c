@@ -54,6 +54,7 @@ static int spin(struct op *op)
     struct core *c = op->core;
     struct binding *b = binding_of_thread(c);
     uint32_t spin_now = c->spin_now;
+    bool busy;
 
     if (b == NULL || !(b->due || b->telling)) {
         b = binding_running(c);
@@ -61,12 +62,16 @@ static int spin(struct op *op)
     if (b == NULL || binding_schedule(c, b) < 0) {
         return -1;
     }
-    core_spin(c, op, loop_is_busy(b) ? 1 : QUICK);
-    if (!op_over(op) && spin_now >= 2000 && !loop_is_busy(b)) {
+    busy = loop_is_busy(b);
+    core_spin(c, op, busy ? 1 : QUICK);
+    if (!op_over(op) && !busy && spin_now >= 2000) {
         UNLOCKED(spin_unlocked(op, spin_now));
         c->spin_now =
             op_over(op) ? (spin_now * 2 < c->spin_ns ? spin_now * 2 : c->spin_ns) : spin_now / 2;
         c->spun++;
+    }
+    if (!op_over(op) && !busy && c->spin_now < c->spin_ns) {
+        op->since = now_ns();
     }
     if (op->handed) {
         op_settle(op);
@@ -138,9 +143,6 @@ PySendResult op_send(PyObject *self, PyObject *arg, PyObject **out)
     if (op_bind(op) < 0) {
         *out = NULL;
         return PYGEN_ERROR;
-    }
-    if (op->since == 0 && c->spin_now < c->spin_ns) {
-        op->since = now_ns();
     }
     c->slept++;
     op->waiting = op->blocking = true;

@@ -88,6 +88,30 @@ async def test_callbacks(pair):
     assert receive.get_loop() is asyncio.get_running_loop()
 
 
+async def test_callbacks_are_given_the_operation(pair):
+    """Also while tasks wait for others, which are woken without it."""
+    client, server = pair
+    receives = [server.recv(bytearray(1), tag) for tag in range(3)]
+    called, computed = [], []
+    receives[0].add_done_callback(called.append)
+    victim = asyncio.create_task(asyncio.sleep(60))
+    receives[1].add_done_callback(victim.cancel)  # a method of a task, as what wakes one
+
+    async def wait(receive):
+        computed.append(await receive)
+
+    waiting = [asyncio.create_task(wait(r)) for r in receives]
+    await asyncio.sleep(0.01)
+    for tag in range(3):
+        await client.send(b"x", tag)
+    await asyncio.gather(*waiting)
+    assert called == receives[:1]
+    assert computed == [1, 1, 1]
+    with pytest.raises(asyncio.CancelledError) as cancelled:
+        await victim
+    assert cancelled.value.args == (receives[1],)
+
+
 async def test_cancel_keeps_the_buffer(pair):
     client, server = pair
 
