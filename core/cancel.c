@@ -18,6 +18,9 @@ static void end_early(struct hws__op *op, int32_t code)
     case HWS__STAGE_STREAM:
         hws__op_finish(op, code);
         break;
+    case HWS__STAGE_READING:
+        hws__stream_end_early(op, code);
+        break;
     case HWS__STAGE_OWN:
         if (op->kind == HWS_EVENT_CONNECT) {
             hws__endpoint_fail(op->ep, code, "%s", hws_error_text(code));

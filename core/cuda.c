@@ -25,6 +25,7 @@ static struct {
     int (*push)(void *context);
     int (*pop)(void **context);
     int (*synchronize)(void *stream);
+    int (*copy)(uintptr_t to, uintptr_t from, size_t length);
     int (*error_name)(int error, const char **name);
 } cu;
 
@@ -36,6 +37,7 @@ static const struct {
                {"cuCtxPushCurrent_v2", &cu.push},
                {"cuCtxPopCurrent_v2", &cu.pop},
                {"cuStreamSynchronize", &cu.synchronize},
+               {"cuMemcpy", &cu.copy},
                {"cuGetErrorName", &cu.error_name}};
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -200,6 +202,16 @@ bool hws__cuda_enter(struct hws__context *c)
         atomic_compare_exchange_strong(&c->cuda, &cuda, NULL);
     }
     return r == 1;
+}
+
+int32_t hws__cuda_copy(struct hws__context *c, void *to, const void *from, uint64_t length)
+{
+    bool pushed = hws__cuda_enter(c);
+    int error = cu.copy((uintptr_t)to, (uintptr_t)from, length);
+
+    hws__cuda_pop(pushed);
+    return error == 0 ? HWS_OK
+                      : hws__fail(HWS_E_CUDA, 0, "cuMemcpy: %s (%d)", name_of(error), error);
 }
 
 int32_t hws__cuda_synchronize(void *cuda, void *stream, const char **text)

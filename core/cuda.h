@@ -54,6 +54,9 @@ void hws__cuda_pop(bool pushed);
 /** The same for the context that UCX's transports of `c` need. Forgets one that CUDA refuses. */
 bool hws__cuda_enter(struct hws__context *c);
 
+/** Copy from or to memory of a GPU. 0, or HWS_E_CUDA. */
+int32_t hws__cuda_copy(struct hws__context *c, void *to, const void *from, uint64_t length);
+
 /** Wait for all work of a stream. 0, or HWS_E_CUDA with `*text` set to a text that stays. */
 int32_t hws__cuda_synchronize(void *cuda, void *stream, const char **text);
 

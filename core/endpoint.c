@@ -43,6 +43,7 @@ struct hws__endpoint *hws__endpoint_new(struct hws__worker *w)
         hws__list_init(&ep->wait_link);
         hws__list_init(&ep->attention);
         hws__credit_init(&ep->credit);
+        hws__stream_init(&ep->stream);
         hws__scope_init(&ep->scope);
         hws__scope_init(&ep->multi_scope);
         hws__list_init(&ep->multis);
@@ -219,6 +220,7 @@ void hws__endpoint_detach(struct hws__endpoint *ep)
     if (ucx != NULL) {
         hws__uworker_ep_remove(u, ep);
     }
+    hws__stream_detach(ep);
     ep->ucx = NULL;
     ep->uworker = NULL;
     hws__uworker_set_deaf(u, false);
@@ -315,6 +317,7 @@ void hws__endpoint_opened(struct hws__endpoint *ep)
 
 void hws__endpoint_end_matching(struct hws__endpoint *ep, int32_t status)
 {
+    hws__stream_end_all(ep, status);
     for (struct hws__list *n = ep->ops.next, *next; n != &ep->ops; n = next) {
         struct hws__op *op = hws__container(n, struct hws__op, link);
 
@@ -322,7 +325,7 @@ void hws__endpoint_end_matching(struct hws__endpoint *ep, int32_t status)
         if (op->stage == HWS__STAGE_MATCHING) {
             hws__op_finish(op, status);
         } else if (op->stage == HWS__STAGE_UCX && op->wanted == 0 &&
-                   (op->kind == HWS_EVENT_STREAM_RECV || op->kind == HWS_EVENT_TAG_RECV)) {
+                   op->kind == HWS_EVENT_TAG_RECV) {
             op->wanted = status; /* when UCX gives the buffer back */
         }
     }

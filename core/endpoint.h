@@ -6,6 +6,7 @@
 
 #include "credit.h"
 #include "rma_state.h"
+#include "stream.h"
 #include "upgrade.h"
 #include "worker.h"
 #include <netinet/in.h>
@@ -105,6 +106,7 @@ struct hws__endpoint {
 
     struct hws__rma rma;
     struct hws__credit credit;
+    struct hws__stream stream;
 
     /* Hello. */
     uint64_t peer_pid, peer_host;

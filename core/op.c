@@ -347,6 +347,9 @@ void hws__op_unlink(struct hws__op *op)
     if (op->stage == HWS__STAGE_MATCHING) {
         hws__match_unpost(op);
     }
+    if (op->stage == HWS__STAGE_READING) {
+        hws__stream_unwait(op);
+    }
     if (op->stage == HWS__STAGE_CREDIT ||
         (op->kind == HWS_EVENT_STREAM_SEND && !hws__list_empty(&op->match))) {
         hws__credit_unwait(op);

@@ -37,6 +37,7 @@ enum hws__stage {
     HWS__STAGE_FREE,
     HWS__STAGE_SUBMITTED, /* waits for the owner of the worker */
     HWS__STAGE_MATCHING,  /* a receive that no message has met: can be ended at any time */
+    HWS__STAGE_READING,   /* a receive of a stream that waits for bytes, see stream.h: the same */
     HWS__STAGE_CREDIT,    /* a send that waits for credit, see credit.h */
     HWS__STAGE_STREAM,    /* a send that waits for a stream of CUDA, see cuda_wait.c */
     HWS__STAGE_UCX,       /* UCX holds the buffer */

@@ -177,6 +177,10 @@ static int sweep(struct hws__worker *w)
         /* Not over TCP: a send that fails there closes the connection which UCX reads from just then. */
         w->sweeping = u->shm;
         r = (int)hws__ucx.ucp_worker_progress(u->ucx);
+        if (__builtin_expect(!hws__list_empty(&u->readers), 0)) {
+            w->sweeping = false;
+            hws__streams_read(u);
+        }
 
         next = n->next;
         u->idle = r != 0 ? 0 : u->idle + 1;

@@ -51,6 +51,7 @@ static struct hws__uworker *create(struct hws__context *c, int role, ucp_context
     hws__list_init(&u->hot_link);
     hws__list_init(&u->held);
     hws__list_init(&u->fetching);
+    hws__list_init(&u->readers);
     hws__list_init(&u->rkeys);
     hws__list_init(&u->answers);
     hws__list_init(&u->flushes);

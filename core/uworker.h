@@ -59,6 +59,7 @@ struct hws__uworker {
     struct hws__list hot_link;
     struct hws__list held;      /* messages that hold descriptors of it */
     struct hws__list fetching;  /* messages whose data it fetches */
+    struct hws__list readers;   /* endpoints whose streams are waited for */
     struct hws__list rkeys;     /* remote keys unpacked on it */
     uint32_t pinned;            /* of these, whose memory the user has a pointer to */
     struct hws__list flushes;   /* of endpoints, see endpoint.c */

@@ -944,12 +944,14 @@ HWS_API int32_t hws_stream_send(hws_id endpoint, const void *buffer, uint64_t le
                                 const hws_op_opts *opts, hws_id *op);
 
 /**
- * Receive bytes: as many as are there, or with HWS_OP_WAIT_ALL exactly `length`.
+ * Receive bytes: as many as are there, or with HWS_OP_WAIT_ALL exactly `length`. A receive that is
+ * cancelled or late, or that the peer's close leaves short, takes nothing: what has come is for the next
+ * one, and its event's length is 0.
  * @param length   bytes that fit (entries with HWS_OP_IOV)
  * @param[out] op  nullable if opts names a sink
  * @return as hws_tag_recv()
  * @thread any  @blocks no  @owns the buffer is the library's until the final event  @since 0.1
- * @ucx ucp_stream_recv_nbx
+ * @ucx ucp_stream_recv_data_nb: what ucp_stream_recv_nbx receives into cannot be taken back
  */
 HWS_API int32_t hws_stream_recv(hws_id endpoint, void *buffer, uint64_t length,
                                 const hws_op_opts *opts, hws_id *op);

@@ -243,8 +243,185 @@ CASE_BOTH(unfinished_receive_ends_with_the_connection)
     t_pair_close(&pair);
 }
 
-/* UCX cannot cancel a stream receive: it ends with data or with its endpoint, in one event. */
-CASE_BOTH(cancel_is_a_request)
+/* Whatever has come is read by `length` bytes that are there at once. */
+static void read_now(t_pair *pair, const char *expected, uint64_t length)
+{
+    char in[64] = {0};
+    uint64_t start = t_now(), got = 0;
+
+    while (got < length) {
+        got += WAIT_OK(pair, want(pair->endpoint[1], in + got, length - got, 0)).length;
+        t_check_patience(__FILE__, __LINE__, start, "bytes that have come");
+    }
+    CHECK_EQ(memcmp(in, expected, length), 0);
+}
+
+CASE_BOTH(a_cancelled_receive_takes_nothing)
+{
+    static const uint32_t ways[] = {0, HWS_OP_WAIT_ALL};
+    t_pair pair;
+    char in[8];
+    hws_event event;
+    hws_id op = 0;
+
+    open_pair(&pair, flags);
+    for (int i = 0; i < 2; i++) {
+        op = want(pair.endpoint[1], in, 8, ways[i]);
+        CHECK_OK(hws_cancel(op));
+        event = WAIT(&pair, op);
+        CHECK_CODE(event.status, HWS_E_CANCELED);
+        CHECK_EQ(event.length, 0);
+        WAIT_OK(&pair, post(pair.endpoint[0], "hello", 5));
+        read_now(&pair, "hello", 5);
+    }
+    op = want(pair.endpoint[1], in, 8, HWS_OP_WAIT_ALL);
+    WAIT_OK(&pair, post(pair.endpoint[0], "world", 5));
+    t_pair_idle(&pair, 20 * T_MS);
+    CHECK_PENDING(op);
+    CHECK_OK(hws_cancel(op));
+    event = WAIT(&pair, op);
+    CHECK_CODE(event.status, HWS_E_CANCELED);
+    CHECK_EQ(event.length, 0);
+    read_now(&pair, "wo", 2);
+    WAIT_OK(&pair, post(pair.endpoint[0], "!", 1));
+    read_now(&pair, "rld!", 4);
+    t_pair_close(&pair);
+}
+
+CASE_BOTH(a_late_receive_takes_nothing)
+{
+    hws_op_opts opts = {
+        .struct_size = sizeof(opts), .flags = HWS_OP_WAIT_ALL, .timeout_ns = 5 * T_MS};
+    t_pair pair;
+    char in[8];
+
+    open_pair(&pair, flags);
+    for (int i = 0; i < 3; i++) {
+        hws_id op = 0;
+
+        WAIT_OK(&pair, post(pair.endpoint[0], "abc", (uint64_t)i));
+        opts.flags = i == 0 ? 0 : HWS_OP_WAIT_ALL;
+        CHECK_OK(hws_stream_recv(pair.endpoint[1], in, 8, &opts, &op));
+        hws_event event = WAIT(&pair, op);
+        CHECK_CODE(event.status, HWS_E_TIMED_OUT);
+        CHECK_EQ(event.length, 0);
+    }
+    read_now(&pair, "aab", 3);
+    t_pair_close(&pair);
+}
+
+/* What a cancelled receive had is the next one's, which may have all it needs by that. */
+CASE_BOTH(those_behind_a_cancelled_receive_go_on)
+{
+    t_pair pair;
+    char first[10], second[5], third[4];
+
+    open_pair(&pair, flags);
+    hws_id a = want(pair.endpoint[1], first, 10, HWS_OP_WAIT_ALL);
+    hws_id b = want(pair.endpoint[1], second, 5, HWS_OP_WAIT_ALL);
+    hws_id c = want(pair.endpoint[1], third, 4, 0);
+    WAIT_OK(&pair, post(pair.endpoint[0], "0123456", 7));
+    t_pair_idle(&pair, 20 * T_MS);
+    CHECK_PENDING(a);
+    CHECK_OK(hws_cancel(a));
+    CHECK_CODE(WAIT(&pair, a).status, HWS_E_CANCELED);
+    CHECK_EQ(WAIT_OK(&pair, b).length, 5);
+    CHECK_EQ(WAIT_OK(&pair, c).length, 2);
+    CHECK_EQ(memcmp(second, "01234", 5), 0);
+    CHECK_EQ(memcmp(third, "56", 2), 0);
+    t_pair_close(&pair);
+}
+
+/* One receive in up to three pieces, which may be empty. */
+static hws_id want_scattered(hws_id endpoint, hws_iov *v, char *in, uint64_t room, uint64_t *random)
+{
+    hws_op_opts opts = {.struct_size = sizeof(opts)};
+    uint64_t at = 0;
+    hws_id op = 0;
+
+    opts.flags = HWS_OP_IOV | (t_random(random) % 2 == 0 ? HWS_OP_WAIT_ALL : 0);
+    for (int i = 0; i < 3; i++) {
+        v[i].base = in + at;
+        v[i].length = i == 2 ? room - at : t_random(random) % (room - at + 1);
+        at += v[i].length;
+    }
+    CHECK_OK(hws_stream_recv(endpoint, v, 3, &opts, &op));
+    return op;
+}
+
+CASE_BOTH(no_byte_is_lost_to_receives_that_end_early)
+{
+    t_pair pair;
+    size_t total = 1 << 20, sent = 0, got = 0;
+    char *out = t_alloc(total), *in = t_alloc(total);
+    uint64_t random = 5, canceled = 0, start;
+    hws_id send = 0, recv = 0;
+    hws_event event;
+    hws_iov v[3];
+
+    open_pair(&pair, flags);
+    t_fill(out, total, 6);
+    start = t_now();
+    while (got < total) {
+        if (send == 0 && sent < total && t_random(&random) % 3 == 0) {
+            size_t piece = 1 + t_random(&random) % (t_random(&random) % 8 == 0 ? 100000 : 2000);
+            piece = piece > total - sent ? total - sent : piece;
+            send = post(pair.endpoint[0], out + sent, piece);
+            sent += piece;
+        }
+        if (recv == 0) {
+            size_t room = 1 + t_random(&random) % 5000;
+            room = room > total - got ? total - got : room;
+            recv = want_scattered(pair.endpoint[1], v, in + got, room, &random);
+        }
+        t_pair_step(&pair);
+        if (t_random(&random) % 4 == 0) {
+            hws_cancel(recv);
+        }
+        if (send != 0 && hws_wait(send, 0, &event) == HWS_OK) {
+            CHECK_OK(event.status);
+            send = 0;
+        }
+        if (hws_wait(recv, 0, &event) == HWS_OK) {
+            CHECK(event.status == HWS_OK || event.status == HWS_E_CANCELED);
+            CHECK_EQ(event.length == 0, event.status != HWS_OK);
+            canceled += event.status != HWS_OK;
+            got += event.length;
+            recv = 0;
+        }
+        t_check_patience(__FILE__, __LINE__, start, "the whole stream");
+    }
+    CHECK(canceled > 20);
+    CHECK_FILLED(in, total, 6);
+    free(out);
+    free(in);
+    t_pair_close(&pair);
+}
+
+/* A receive that the end of the stream leaves short leaves what came. */
+CASE_BOTH(the_rest_of_a_stream_is_read)
+{
+    t_pair pair;
+    char in[100];
+    hws_id op = 0;
+
+    open_pair(&pair, flags);
+    hws_id recv = want(pair.endpoint[1], in, 100, HWS_OP_WAIT_ALL);
+    WAIT_OK(&pair, post(pair.endpoint[0], "0123456789", 10));
+    CHECK_OK(hws_close(pair.endpoint[0]));
+    hws_event event = WAIT(&pair, recv);
+    CHECK_CODE(event.status, HWS_E_PEER_CLOSED);
+    CHECK_EQ(event.length, 0);
+    read_now(&pair, "01234", 5);
+    hws_op_opts all = {.struct_size = sizeof(all), .flags = HWS_OP_WAIT_ALL};
+    CHECK_CODE(hws_stream_recv(pair.endpoint[1], in, 6, &all, &op), HWS_E_PEER_CLOSED);
+    read_now(&pair, "56789", 5);
+    CHECK_CODE(hws_stream_recv(pair.endpoint[1], in, 1, NULL, &op), HWS_E_PEER_CLOSED);
+    t_pair_close(&pair);
+}
+
+/* A receive ends in one event, whatever ends it. */
+CASE_BOTH(cancel_and_close_are_one_end)
 {
     hws_op_opts opts = {.struct_size = sizeof(opts), .callback = t_record_event};
     t_pair pair;
@@ -254,12 +431,12 @@ CASE_BOTH(cancel_is_a_request)
     open_pair(&pair, flags);
     opts.callback_arg = &pair.record[1];
     CHECK_OK(hws_stream_recv(pair.endpoint[1], in, 8, &opts, &op));
+    CHECK_OK(hws_stream_recv(pair.endpoint[1], in, 8, &opts, NULL));
     CHECK_OK(hws_cancel(op));
-    t_pair_idle(&pair, 20 * T_MS);
     CHECK_OK(hws_close(pair.endpoint[1]));
     UNTIL(&pair, hws_kind(pair.endpoint[1]) == HWS_E_STALE);
     UNTIL(&pair, t_record_kinds(&pair.record[1], HWS_EVENT_CLOSED, pair.endpoint[1]) == 1);
-    CHECK_EQ(t_record_kinds(&pair.record[1], HWS_EVENT_STREAM_RECV, 0), 1);
+    CHECK_EQ(t_record_kinds(&pair.record[1], HWS_EVENT_STREAM_RECV, 0), 2);
     t_seen seen;
     CHECK(t_record_find(&pair.record[1], HWS_EVENT_STREAM_RECV, 0, 0, &seen));
     CHECK_CODE(seen.event.status, HWS_E_CANCELED);

@@ -122,6 +122,28 @@ CASE_BOTH(a_receive_ahead_needs_no_window)
     t_pair_close(&pair);
 }
 
+/* Room that was promised and not used is promised once. */
+CASE_BOTH(cancelled_receives_promise_no_more)
+{
+    hws_op_opts opts = {.struct_size = sizeof opts, .flags = HWS_OP_WAIT_ALL};
+    hws_id recv = 0, op;
+    t_pair pair;
+
+    open_tight(&pair, HWS_PROGRESS_MANUAL, flags);
+    for (int i = 0; i < 10; i++) {
+        CHECK_OK(hws_stream_recv(pair.endpoint[1], in, 2 * WINDOW, &opts, &recv));
+        t_pair_idle(&pair, T_MS);
+        CHECK_OK(hws_cancel(recv));
+        CHECK_CODE(WAIT(&pair, recv).status, HWS_E_CANCELED);
+    }
+    op = post(&pair, 0, 0, BIG);
+    t_pair_idle(&pair, QUIET);
+    CHECK_EQ(left(&pair, 0), 3 * WINDOW);
+    read_all(&pair, BIG, 5000, HWS_OP_WAIT_ALL);
+    CHECK_EQ(WAIT_OK(&pair, op).length, BIG);
+    t_pair_close(&pair);
+}
+
 CASE_BOTH(scattered)
 {
     hws_op_opts opts = {.struct_size = sizeof opts, .flags = HWS_OP_IOV};

@@ -14,6 +14,7 @@ int cuPointerGetAttributes(unsigned count, const int *attributes, void **data, u
 int cuCtxGetCurrent(void **context);
 int cuCtxPushCurrent_v2(void *context);
 int cuCtxPopCurrent_v2(void **context);
+int cuMemcpy(uintptr_t to, uintptr_t from, size_t length);
 int cuStreamSynchronize(void *stream);
 int cuGetErrorName(int error, const char **name);
 
@@ -142,6 +143,16 @@ int cuCtxPopCurrent_v2(void **context)
     }
     *context = error == SUCCESS ? stack[--depth] : NULL;
     return record("cuCtxPopCurrent_v2", *context, error);
+}
+
+int cuMemcpy(uintptr_t to, uintptr_t from, size_t length)
+{
+    int error = begin("cuMemcpy");
+
+    if (error == SUCCESS) {
+        memcpy((void *)to, (const void *)from, length);
+    }
+    return record("cuMemcpy", (void *)to, error);
 }
 
 #ifndef STUB_CUDA_WITHOUT_SYNCHRONIZE

@@ -1640,7 +1640,7 @@ unsafe extern "C" {
     /// Threads: any. Blocks: no. Owns: the buffer is the library's until the final event. Returns: as hws_tag_send().
     pub fn hws_stream_send(endpoint: hws_id, buffer: *const c_void, length: u64, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
 
-    /// Receive bytes: as many as are there, or with HWS_OP_WAIT_ALL exactly `length`.
+    /// Receive bytes: as many as are there, or with HWS_OP_WAIT_ALL exactly `length`. A receive that is cancelled or late, or that the peer's close leaves short, takes nothing: what has come is for the next one, and its event's length is 0.
     ///
     /// Threads: any. Blocks: no. Owns: the buffer is the library's until the final event. Returns: as hws_tag_recv().
     pub fn hws_stream_recv(endpoint: hws_id, buffer: *mut c_void, length: u64, opts: *const hws_op_opts, op: *mut hws_id) -> i32;

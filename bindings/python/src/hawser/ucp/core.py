@@ -80,11 +80,12 @@ async def exchange_peer_info(
         await endpoint._recv(theirs, _HELLO_TAG, timeout=connect_timeout)
         await sending
     else:
-        # UCX does not cancel what a stream receives, so the operation's own deadline would wait for the peer.
-        steps = [lambda: endpoint.stream_send(mine), lambda: endpoint.stream_recv(theirs)]
+        steps = [
+            lambda: endpoint.stream_send(mine, timeout=connect_timeout),
+            lambda: endpoint.stream_recv(theirs, timeout=connect_timeout),
+        ]
         for step in steps if stream_first == "send" else reversed(steps):
-            async with asyncio.timeout(connect_timeout):
-                await step()
+            await step()
     peer_msg, peer_ctrl, checksum = _HELLO.unpack(theirs)
     if checksum != hash64bits(peer_msg, peer_ctrl):
         raise RuntimeError(f"Checksum invalid! {checksum:#x} != {hash64bits(peer_msg, peer_ctrl):#x}")
