@@ -239,7 +239,7 @@ PyMethodDef functions[] = {{"context_open", context_open, METH_VARARGS, NULL},
                             "memory(object, writable=False)\n--\n\n"
                             "Address, bytes and kind of the memory that an operation would use."},
                            {"pointer", py_pointer, METH_O, NULL},
-                           {"operation", py_operation, METH_O, NULL},
+                           {"operation", py_operation, METH_VARARGS, NULL},
                            {"running_loop", py_running_loop, METH_NOARGS, NULL},
                            {"multi_send", py_multi_send, METH_VARARGS, NULL},
                            {"multi_recv", py_multi_recv, METH_VARARGS, NULL},

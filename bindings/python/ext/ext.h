@@ -103,6 +103,8 @@ struct op {
     unsigned long thread;
     PyObject *callback, *context;
     PyObject *more; /* further callbacks: list of (callback, context) */
+    PyObject
+        *untaken; /* of one that Python ends: takes its result back if who waits is interrupted */
     /* Of hawser.ucp, see ucp.c. */
     PyObject *ucp,
         *buffer; /* the endpoint, null for all others, and what was given to be sent or filled */

@@ -74,6 +74,7 @@ static void drop_rest(struct op *op)
     Py_CLEAR(op->callback);
     Py_CLEAR(op->context);
     Py_CLEAR(op->more);
+    Py_CLEAR(op->untaken);
     ucp_drop(op);
     free(op->text);
     op->text = NULL;
@@ -88,7 +89,7 @@ static void op_dealloc(PyObject *self)
     op->result = RESULT_NONE;
     op_give_back(op);
     if (op->multi != NULL || op->loop != NULL || op->callback != NULL || op->text != NULL ||
-        op->ucp != NULL) {
+        op->ucp != NULL || op->untaken != NULL) {
         drop_rest(op);
     }
     if (--c->ops == 0) {
@@ -339,13 +340,21 @@ struct op *op_new_done(struct core *c)
     return op;
 }
 
-/** operation(worker): an operation that Python ends by _end(status, result, text). */
-PyObject *py_operation(PyObject *self, PyObject *worker)
+/** operation(worker, untaken=None): an operation that Python ends by _end(status, result, text).
+ * untaken(result) is called if who awaits it is interrupted between its end and the result. */
+PyObject *py_operation(PyObject *self, PyObject *args)
 {
-    struct core *c = core_of(worker);
+    PyObject *worker, *untaken = NULL;
+    struct core *c;
+    struct op *op;
 
     (void)self;
-    return c == NULL ? NULL : (PyObject *)op_new(c, RESULT_NONE);
+    if (!PyArg_ParseTuple(args, "O|O:operation", &worker, &untaken) ||
+        (c = core_of(worker)) == NULL || (op = op_new(c, RESULT_NONE)) == NULL) {
+        return NULL;
+    }
+    op->untaken = untaken != NULL ? Py_NewRef(untaken) : NULL;
+    return (PyObject *)op;
 }
 
 static PyObject *op_end(PyObject *self, PyObject *args)

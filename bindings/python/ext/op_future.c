@@ -117,6 +117,21 @@ PyObject *op_cancel(PyObject *self, PyObject *args, PyObject *kwargs)
     return PyBool_FromLong(op_stop((struct op *)(void *)self));
 }
 
+/* Who awaits it goes on without it: it is stopped, or what it brought taken back. */
+static int interrupted(struct op *op)
+{
+    PyObject *untaken = op->untaken, *r;
+
+    if (op_stop(op) || untaken == NULL || op->cancelled || op->result != RESULT_KEEP) {
+        return 0;
+    }
+    op->untaken = NULL;
+    r = PyObject_CallFunctionObjArgs(untaken, op->keep, NULL);
+    Py_DECREF(untaken);
+    Py_XDECREF(r);
+    return r == NULL ? -1 : 0;
+}
+
 /* throw(exception) and throw(type, value, traceback): the task that awaits is interrupted. */
 PyObject *op_throw(PyObject *self, PyObject *args)
 {
@@ -125,7 +140,9 @@ PyObject *op_throw(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "O|OO:throw", &type, &val, &tb)) {
         return NULL;
     }
-    op_stop((struct op *)(void *)self);
+    if (interrupted((struct op *)(void *)self) < 0) {
+        return NULL;
+    }
     if (PyExceptionInstance_Check(type)) {
         PyErr_SetObject((PyObject *)Py_TYPE(type), type);
     } else if (val == Py_None || val == NULL) {
@@ -139,7 +156,9 @@ PyObject *op_throw(PyObject *self, PyObject *args)
 PyObject *op_close(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    op_stop((struct op *)(void *)self);
+    if (interrupted((struct op *)(void *)self) < 0) {
+        return NULL;
+    }
     Py_RETURN_NONE;
 }
 

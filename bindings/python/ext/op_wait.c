@@ -137,6 +137,9 @@ PySendResult op_send(PyObject *self, PyObject *arg, PyObject **out)
             return PYGEN_NEXT;
         }
         op->yielded = false;
+        if (op->untaken != NULL) {
+            Py_CLEAR(op->untaken);
+        }
         *out = op_value(op);
         return *out == NULL ? PYGEN_ERROR : PYGEN_RETURN;
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import functools
 import logging
 import warnings
 import weakref
@@ -333,23 +334,33 @@ class Waiters:
         self._worker = weakref.ref(worker)  # a worker has some itself
         self.things: collections.deque[Any] = collections.deque()
         self.waiting: collections.deque[_core.Operation] = collections.deque()
+        self._room = 16  # with more of them, those that were cancelled go
+        self._back = functools.partial(_untaken, weakref.ref(self))  # an operation must not hold what holds it
 
     def put(self, thing: Any) -> object:
+        if self._hand_over(thing):
+            return None
+        self.things.append(thing)
+        return _KEPT
+
+    def _hand_over(self, thing: Any) -> bool:
         while self.waiting:
             operation = self.waiting.popleft()
             if not operation.cancelled():
                 operation._end(0, thing)
-                return None
-        self.things.append(thing)
-        return _KEPT
+                return True
+        return False
 
     def get(self) -> _core.Operation:
         worker = self._worker()
         assert worker is not None
-        operation = _core.operation(worker)
+        operation = _core.operation(worker, self._back)
         if self.things:
             operation._end(0, self._pop())
         else:
+            if len(self.waiting) >= self._room:
+                self.waiting = collections.deque(op for op in self.waiting if not op.cancelled())
+                self._room = 2 * len(self.waiting) + 16
             self.waiting.append(operation)
         return operation
 
@@ -360,6 +371,13 @@ class Waiters:
         """Everything that waits ends with an error."""
         while self.waiting:
             self.waiting.popleft()._end(code, None, text)
+
+
+def _untaken(waiters: weakref.ref[Waiters], thing: Any) -> None:
+    """Who waited for it was interrupted before it went on: it is the next one's."""
+    there = waiters()
+    if there is not None and not there._hand_over(thing):
+        there.things.appendleft(thing)
 
 
 class Messages(Waiters):
