@@ -112,7 +112,7 @@ static PyObject *take(PyObject *self, PyObject *args)
     (void)self;
     if (!PyArg_ParseTuple(args, "OKKKO:take", &worker, &source, &tag, &mask, &timeout) ||
         (c = core_of(worker)) == NULL || to_timeout(timeout, &ns) < 0 ||
-        (op = op_new(c, RESULT_ID)) == NULL) {
+        (op = op_new(c, RESULT_MESSAGE)) == NULL) {
         return NULL;
     }
     op_options(op, ns, HWS_OP_INLINE | HWS_OP_TAKE, 0, &o);

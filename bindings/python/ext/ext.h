@@ -73,12 +73,13 @@ struct core {
 enum result {
     RESULT_NONE,
     RESULT_LENGTH,
-    RESULT_UCP,   /* True, see ucp.c */
-    RESULT_KEEP,  /* the object kept with it */
-    RESULT_CALL,  /* `keep` is called with the operation */
-    RESULT_ID,    /* source of the event */
-    RESULT_MULTI, /* the list of a multi-buffer message, made of `multi` */
-    RESULT_TAG    /* tag of the event */
+    RESULT_UCP,     /* True, see ucp.c */
+    RESULT_KEEP,    /* the object kept with it */
+    RESULT_CALL,    /* `keep` is called with the operation */
+    RESULT_ID,      /* source of the event */
+    RESULT_MESSAGE, /* the same: a message, which is closed if nobody goes on with it */
+    RESULT_MULTI,   /* the list of a multi-buffer message, made of `multi` */
+    RESULT_TAG      /* tag of the event */
 };
 
 /** An operation: awaitable, future and coroutine at once. It is its own keeper while it goes on. */

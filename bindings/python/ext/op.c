@@ -86,6 +86,9 @@ static void op_dealloc(PyObject *self)
     struct core *c = op->core;
     PyTypeObject *type;
 
+    if (op->result == RESULT_MESSAGE && atomic_load(&op->ended) && op->status >= 0) {
+        hws_close(op->source);
+    }
     op->result = RESULT_NONE;
     op_give_back(op);
     if (op->multi != NULL || op->loop != NULL || op->callback != NULL || op->text != NULL ||
@@ -261,6 +264,7 @@ PyObject *op_value(struct op *op)
     case RESULT_UCP:
         Py_RETURN_TRUE;
     case RESULT_ID:
+    case RESULT_MESSAGE:
         return PyLong_FromUnsignedLongLong(op->source);
     case RESULT_TAG:
         return PyLong_FromUnsignedLongLong(op->tag);

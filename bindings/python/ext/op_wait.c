@@ -79,6 +79,20 @@ static int spin(struct op *op)
     return callback_raise();
 }
 
+/* Its value, for who goes on with it. */
+static PyObject *value_taken(struct op *op)
+{
+    PyObject *value = op_value(op);
+
+    if (op->result == RESULT_MESSAGE) {
+        op->result = RESULT_ID;
+    }
+    if (op->untaken != NULL) {
+        Py_CLEAR(op->untaken);
+    }
+    return value;
+}
+
 /* Whether the loop must get its turn before an operation that is done may go on. */
 static bool turn_due(struct core *c)
 {
@@ -137,10 +151,7 @@ PySendResult op_send(PyObject *self, PyObject *arg, PyObject **out)
             return PYGEN_NEXT;
         }
         op->yielded = false;
-        if (op->untaken != NULL) {
-            Py_CLEAR(op->untaken);
-        }
-        *out = op_value(op);
+        *out = value_taken(op);
         return *out == NULL ? PYGEN_ERROR : PYGEN_RETURN;
     }
     if (op_bind(op) < 0) {
@@ -297,7 +308,7 @@ PyObject *op_block(PyObject *self, uint64_t timeout_ns)
         if (!op->told && !op->cancelled) {
             op_settle(op);
         }
-        r = callback_raise() < 0 ? NULL : op_value(op);
+        r = callback_raise() < 0 ? NULL : value_taken(op);
     }
     Py_DECREF(self);
     return r;

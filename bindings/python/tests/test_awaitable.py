@@ -10,6 +10,7 @@ import pytest
 from echo_support import let_go
 
 import hawser
+from hawser import _swig
 
 
 async def test_ways_to_wait(pair):
@@ -220,6 +221,35 @@ async def test_streams_lose_nothing_to_timeouts(pair):
     await asyncio.wait_for(receiving, 20)
     assert got == list(range(count))
     assert late > 100
+
+
+async def test_a_message_that_nobody_goes_on_with_is_closed(pair):
+    """recv() without a buffer takes the message first: it would stay until the worker is closed."""
+    client, server = pair
+
+    def taking():
+        return hawser._core.take(server.worker, server.id, 1, 2**64 - 1, None)
+
+    interrupted = taking()
+    waiting = asyncio.create_task(interrupted)
+    await asyncio.sleep(0.01)
+    dropped = taking()
+    for _ in range(2):
+        await client.send(b"x", 1)
+    while not dropped.done():
+        server.worker.progress()
+    assert interrupted.done() and not waiting.done()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    ids = [interrupted.source, dropped.source]
+    for id in ids:
+        assert hawser._core.kind(id) == _swig.KIND_MESSAGE
+    await asyncio.sleep(0)  # whoever makes progress tells them
+    del interrupted, dropped, waiting
+    for id in ids:
+        with pytest.raises(hawser.StaleError):
+            hawser._core.kind(id)
 
 
 async def test_wait_for_does_not_lose_the_loop(pair):
