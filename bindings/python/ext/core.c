@@ -185,6 +185,18 @@ void core_event(void *arg, const hws_event *event)
     core_unref(c);
 }
 
+/* An exception of a function that the program gave: the loop where progress is made reports it. */
+static void handler_failed(struct core *c)
+{
+    struct binding *b = PyErr_Occurred() != NULL ? binding_of_thread(c) : NULL;
+
+    if (b != NULL && b->wait == NULL) {
+        callback_failed_on(b->loop, c->worker);
+    } else {
+        callback_failed(c->worker);
+    }
+}
+
 /* True if the message is kept for later: worker._notice(kind, source, op, status, flags, length, tag, user, text, header, buffer, endpoint) */
 static void tell(struct core *c, struct notice *n)
 {
@@ -206,7 +218,7 @@ static void tell(struct core *c, struct notice *n)
             (unsigned long long)e->op, e->status, e->flags, (unsigned long long)e->length,
             (unsigned long long)e->tag, (unsigned long long)e->user, n->text, n->header,
             (Py_ssize_t)n->am.header_length, buffer, (unsigned long long)n->am.endpoint);
-        callback_failed(c->worker);
+        handler_failed(c);
         if ((e->flags & HWS_EVENT_FLAG_BUFFER) && r != Py_True) {
             hws_buffer_taken(n->am.buffer); /* else whoever keeps it says so later */
         }

@@ -83,6 +83,32 @@ async def test_active_messages_that_nobody_asks_for_are_bounded(pair, worker):
         await send
 
 
+async def test_handlers_that_raise_are_reported_to_the_loop(pair, worker):
+    """And whoever waits for what comes is told of the end all the same."""
+    client, server = pair
+    reported = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context["exception"]))
+    worker.am_handler(9, lambda endpoint, header, data: {}[bytes(data)])
+    await client.send_am(b"key", 9)
+    while not reported:
+        await asyncio.sleep(0.001)
+    assert isinstance(reported.pop(), KeyError)
+    worker.am_handler(9, None)
+
+    def lost(endpoint):
+        raise RuntimeError("lost")
+
+    server.on_disconnect = lost
+    waiting = asyncio.create_task(server.recv_am(8))
+    await asyncio.sleep(0.01)
+    client.abort()
+    with pytest.raises(hawser.HawserError):
+        await asyncio.wait_for(waiting, 5)
+    while not reported:
+        await asyncio.sleep(0.001)
+    assert str(reported.pop()) == "lost"
+
+
 async def test_am_handler_with_reply(pair, worker):
     client, server = pair
     got = asyncio.get_running_loop().create_future()

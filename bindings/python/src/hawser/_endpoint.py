@@ -207,6 +207,7 @@ class Endpoint(_core.Endpoint):
         return self._closing
 
     def _event(self, kind: int, status: int, text: str) -> None:
+        lost = kind == c.EventKind.DISCONNECTED and self._error is None
         if kind == c.EventKind.CLOSED:
             self._state = "closed"
             self.worker._leaving.discard(self)
@@ -214,15 +215,15 @@ class Endpoint(_core.Endpoint):
                 self._error = (_errors.ErrorCode.CANCELED, "the endpoint was closed")
             if self._closing is not None:
                 self._closing._end()
-        elif kind == c.EventKind.DISCONNECTED and self._error is None:
+        elif lost:
             self._error = (status, text)
-            if self.on_disconnect is not None:
-                self.on_disconnect(self)
         if self._error is not None:
             if self._accepting is not None:
                 self._accepted(*self._error)
             for waiters in (*self._ams.values(), self._notices):
                 waiters.fail(*self._error)
+        if lost and self.on_disconnect is not None:  # last: it may raise
+            self.on_disconnect(self)
 
     def _accepted(self, status: int = 0, text: str = "") -> None:
         """What Request.accept() waits for has come, or will not: then nobody gets to have this endpoint."""
