@@ -145,7 +145,8 @@ int tool_info(int argc, char **argv)
         return TOOL_OK;
     }
     if (argc > 1 && !json) {
-        tool_error("info: unknown option %s; see `hawser info --help`", argv[1]);
+        tool_error("info: unknown option %s; see `hawser info --help`",
+                   argv[argc > 2 && strcmp(argv[1], "--json") == 0 ? 2 : 1]);
         return TOOL_USAGE;
     }
     code = collect(&facts);
