@@ -206,9 +206,15 @@ bool hws__cuda_enter(struct hws__context *c)
 
 int32_t hws__cuda_copy(struct hws__context *c, void *to, const void *from, uint64_t length)
 {
-    bool pushed = hws__cuda_enter(c);
-    int error = cu.copy((uintptr_t)to, (uintptr_t)from, length);
+    int32_t r = hws__cuda_open(0);
+    bool pushed;
+    int error;
 
+    if (r < 0) {
+        return r;
+    }
+    pushed = hws__cuda_enter(c);
+    error = cu.copy((uintptr_t)to, (uintptr_t)from, length);
     hws__cuda_pop(pushed);
     return error == 0 ? HWS_OK
                       : hws__fail(HWS_E_CUDA, 0, "cuMemcpy: %s (%d)", name_of(error), error);

@@ -37,9 +37,24 @@ _BASE = {
     "SYSTEM": "OSError",
 }
 
+#: What the system calls the same, for programs that look at an OSError's errno.
+_ERRNO = {
+    "NOT_CONNECTED": "ENOTCONN",
+    "ADDRESS_IN_USE": "EADDRINUSE",
+    "CONNECTION_RESET": "ECONNRESET",
+    "PEER_CLOSED": "EPIPE",
+    "TIMED_OUT": "ETIMEDOUT",
+    "REFUSED": "ECONNREFUSED",
+    "REJECTED": "ECONNREFUSED",
+    "UNREACHABLE": "EHOSTUNREACH",
+    "PROTOCOL": "EPROTO",
+    "KEEPALIVE": "ETIMEDOUT",
+}
+
 _BODY = '''
 from __future__ import annotations
 
+import errno as _system
 from enum import IntEnum
 
 
@@ -52,14 +67,15 @@ class HawserError(Exception):
     """
     A call or an operation failed.
 
-    `code` is one of ErrorCode, `name` its name, `text` says what happened in one line; `ucx_status` and `errno` are
-    those of UCX and of the system, 0 if they were not involved; `id` names the object, 0 if there is none. Each code
-    has a class of its own, which is also a built-in exception where one means the same.
+    `code` is one of ErrorCode, `name` its name, `text` says what happened in one line; `ucx_status` is UCX's, 0 if it
+    was not involved, `errno` the system's, or the one that means the same as the code, else 0; `id` names the object,
+    0 if there is none. Each code has a class of its own, which is also a built-in exception where one means the same.
     """
 
     code: int = 0
     name: str = "UNKNOWN"
     category: str = ""
+    _errno: int = 0
     text: str
     ucx_status: int
     errno: int | None
@@ -79,7 +95,7 @@ class HawserError(Exception):
         self.text = TEXTS.get(self.code, "unknown error") if text is None else text
         super().__init__(self.text)
         self.ucx_status = ucx_status
-        self.errno = errno
+        self.errno = errno or self._errno
         self.id = id
 
     def __str__(self) -> str:
@@ -126,10 +142,11 @@ def emit(abi: Abi) -> dict[str, str]:
 def _class(error: Error) -> str:
     base = _BASE.get(error.name) or _CATEGORY_BASE.get(error.category)
     bases = f"HawserError, {base}" if base else "HawserError"
+    number = f"    _errno = _system.{_ERRNO[error.name]}\n" if error.name in _ERRNO else ""
     return (
         f"\nclass {class_name(error)}({bases}):\n"
         f'    """{error.text[0].upper()}{error.text[1:]}."""\n\n'
         f"    code = {error.code}\n"
         f'    name = "{error.name}"\n'
-        f'    category = "{error.category}"\n\n'
+        f'    category = "{error.category}"\n{number}\n'
     )

@@ -1,6 +1,8 @@
 """Streams, active messages, flush. SANITIZED"""
 
 import asyncio
+import errno
+import pickle
 
 import numpy as np
 import pytest
@@ -81,6 +83,20 @@ async def test_active_messages_that_nobody_asks_for_are_bounded(pair, worker):
     assert [int.from_bytes(bytes(data), "little") for _, data in kept] == list(range(20000))
     for send in sends:
         await send
+
+
+async def test_errors_have_the_systems_number():
+    async with hawser.listen(host="127.0.0.1") as listener:
+        with pytest.raises(OSError) as raised:
+            hawser.listen(host="127.0.0.1", port=listener.port)
+        assert raised.value.errno == errno.EADDRINUSE
+        port = listener.port
+    with pytest.raises(OSError) as raised:
+        await hawser.connect("127.0.0.1", port, timeout=5)
+    assert raised.value.errno == errno.ECONNREFUSED
+    again = pickle.loads(pickle.dumps(raised.value))
+    assert (type(again), again.errno, str(again)) == (type(raised.value), errno.ECONNREFUSED, str(raised.value))
+    assert hawser.HawserError(errno=errno.EIO).errno == errno.EIO
 
 
 async def test_handlers_that_raise_are_reported_to_the_loop(pair, worker):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno as _system
 from enum import IntEnum
 
 
@@ -62,14 +63,15 @@ class HawserError(Exception):
     """
     A call or an operation failed.
 
-    `code` is one of ErrorCode, `name` its name, `text` says what happened in one line; `ucx_status` and `errno` are
-    those of UCX and of the system, 0 if they were not involved; `id` names the object, 0 if there is none. Each code
-    has a class of its own, which is also a built-in exception where one means the same.
+    `code` is one of ErrorCode, `name` its name, `text` says what happened in one line; `ucx_status` is UCX's, 0 if it
+    was not involved, `errno` the system's, or the one that means the same as the code, else 0; `id` names the object,
+    0 if there is none. Each code has a class of its own, which is also a built-in exception where one means the same.
     """
 
     code: int = 0
     name: str = "UNKNOWN"
     category: str = ""
+    _errno: int = 0
     text: str
     ucx_status: int
     errno: int | None
@@ -89,7 +91,7 @@ class HawserError(Exception):
         self.text = TEXTS.get(self.code, "unknown error") if text is None else text
         super().__init__(self.text)
         self.ucx_status = ucx_status
-        self.errno = errno
+        self.errno = errno or self._errno
         self.id = id
 
     def __str__(self) -> str:
@@ -209,6 +211,7 @@ class NotConnectedError(HawserError, ConnectionError):
     code = -21
     name = "NOT_CONNECTED"
     category = "state"
+    _errno = _system.ENOTCONN
 
 
 class BusyError(HawserError):
@@ -233,6 +236,7 @@ class AddressInUseError(HawserError, OSError):
     code = -24
     name = "ADDRESS_IN_USE"
     category = "state"
+    _errno = _system.EADDRINUSE
 
 
 class NotFoundError(HawserError, LookupError):
@@ -257,6 +261,7 @@ class HawserConnectionResetError(HawserError, ConnectionResetError):
     code = -40
     name = "CONNECTION_RESET"
     category = "peer"
+    _errno = _system.ECONNRESET
 
 
 class PeerClosedError(HawserError, ConnectionError):
@@ -265,6 +270,7 @@ class PeerClosedError(HawserError, ConnectionError):
     code = -41
     name = "PEER_CLOSED"
     category = "peer"
+    _errno = _system.EPIPE
 
 
 class TimedOutError(HawserError, TimeoutError):
@@ -273,6 +279,7 @@ class TimedOutError(HawserError, TimeoutError):
     code = -42
     name = "TIMED_OUT"
     category = "peer"
+    _errno = _system.ETIMEDOUT
 
 
 class RefusedError(HawserError, ConnectionRefusedError):
@@ -281,6 +288,7 @@ class RefusedError(HawserError, ConnectionRefusedError):
     code = -43
     name = "REFUSED"
     category = "peer"
+    _errno = _system.ECONNREFUSED
 
 
 class RejectedError(HawserError, ConnectionRefusedError):
@@ -289,6 +297,7 @@ class RejectedError(HawserError, ConnectionRefusedError):
     code = -44
     name = "REJECTED"
     category = "peer"
+    _errno = _system.ECONNREFUSED
 
 
 class UnreachableError(HawserError, ConnectionError):
@@ -297,6 +306,7 @@ class UnreachableError(HawserError, ConnectionError):
     code = -45
     name = "UNREACHABLE"
     category = "peer"
+    _errno = _system.EHOSTUNREACH
 
 
 class ResolveError(HawserError, ConnectionError):
@@ -313,6 +323,7 @@ class ProtocolError(HawserError, ConnectionError):
     code = -47
     name = "PROTOCOL"
     category = "peer"
+    _errno = _system.EPROTO
 
 
 class PeerVersionError(HawserError, ConnectionRefusedError):
@@ -337,6 +348,7 @@ class KeepaliveError(HawserError, ConnectionError):
     code = -50
     name = "KEEPALIVE"
     category = "peer"
+    _errno = _system.ETIMEDOUT
 
 
 class NoMemoryError(HawserError, MemoryError):
