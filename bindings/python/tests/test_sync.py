@@ -61,6 +61,26 @@ def test_every_call(context, shared):
         run_threads(serve, dial)
 
 
+def test_what_comes_after_a_timeout_is_there_for_the_next(context):
+    with hawser.Worker(context, am_ids=[4]) as worker, hawser.sync.listen(host="127.0.0.1", worker=worker) as listener:
+        with pytest.raises(TimeoutError):
+            listener.accept(0.02)
+        with hawser.sync.connect("127.0.0.1", listener.port, worker=worker) as client, listener.accept(20) as server:
+            with pytest.raises(TimeoutError):
+                server.recv_am(4, 0.02)
+            with pytest.raises(TimeoutError):
+                server.stream_recv(bytearray(3), timeout=0.02)
+            with pytest.raises(TimeoutError):
+                server.recv(tag=1, timeout=0.02)
+            client.send_am(b"am", 4)
+            client.stream_send(b"xyz")
+            client.send(b"tag", 1)
+            assert bytes(server.recv_am(4, 20)[1]) == b"am"
+            into = bytearray(3)
+            assert server.stream_recv(into, timeout=20) == 3 and into == b"xyz"
+            assert server.recv(tag=1, timeout=20) == b"tag"
+
+
 def test_default_workers():
     with hawser.sync.listen(host="127.0.0.1") as listener:
 

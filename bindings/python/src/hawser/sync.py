@@ -49,6 +49,16 @@ def _close_defaults() -> None:
             context.close(1.0)
 
 
+def _next(operation: _core.Operation, timeout: float | None) -> Any:
+    """What comes next. After the timeout nothing waits for it any more: else it would come for nobody."""
+    try:
+        return operation.wait(timeout)
+    except TimeoutError:
+        if operation.cancel():
+            raise
+        return operation.wait()  # it came just now, or the connection was late itself
+
+
 @_core.own
 class Endpoint(_core.SyncEndpoint):
     """A connection to a peer; see hawser.Endpoint for what the calls mean."""
@@ -76,7 +86,7 @@ class Endpoint(_core.SyncEndpoint):
 
     def recv_am(self, id: int = 0, timeout: float | None = None) -> tuple[bytes, Any]:
         """The next active message of this peer with this id: (header, data)."""
-        arrived: tuple[bytes, Any] = self.async_endpoint._next_am(id).wait(timeout)
+        arrived: tuple[bytes, Any] = _next(self.async_endpoint._next_am(id), timeout)
         return arrived
 
     def send_multi(
@@ -121,7 +131,7 @@ class Endpoint(_core.SyncEndpoint):
 
     def recv_notify(self, timeout: float | None = None) -> tuple[int, int]:
         """What the peer's next put_notify() said: (value, bytes written)."""
-        said: tuple[int, int] = self.async_endpoint.recv_notify().wait(timeout)
+        said: tuple[int, int] = _next(self.async_endpoint.recv_notify(), timeout)
         return said
 
     def fence(self) -> None:
@@ -205,7 +215,7 @@ class Listener:
 
     def accept(self, timeout: float | None = None) -> Endpoint:
         """The next peer; TimeoutError after `timeout` seconds."""
-        return Endpoint(self.async_listener.accept().wait(timeout))
+        return Endpoint(_next(self.async_listener.accept(), timeout))
 
     def __iter__(self) -> Iterator[Endpoint]:
         while not self.async_listener.closed:
