@@ -228,3 +228,24 @@ def test_close_leaves_the_loop_awake():
         loop.run_until_complete(main())
         ucp.reset()
         loop.close()
+
+
+async def test_an_active_message_after_a_timeout():
+    """What nobody waits for any more is the next one's."""
+
+    async def serve(ep):
+        for word in (b"one", b"two"):
+            await ep.recv(bytearray(1))
+            await ep.am_send(word)
+        await ep.recv(bytearray(1))
+        await ep.close()
+
+    listener, client = await connected(serve)
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(client.am_recv(), 0.02)
+    await client.send(b"1")
+    await client.send(b"2")
+    assert [bytes(await client.am_recv()) for _ in range(2)] == [b"one", b"two"]
+    await client.send(b"3")
+    listener.close()
+    await client.close()

@@ -78,13 +78,14 @@ def am_recv(ep: Any, name: str = "am_recv", event_loop: Any = None) -> asyncio.F
     event_loop = event_loop or get_event_loop()
     future: asyncio.Future[Any] = event_loop.create_future()
 
-    def done(received: Any, exception: Exception | None) -> None:
+    def done(received: Any, exception: Exception | None) -> object:
         if event_loop.is_closed() or future.done():
-            return
+            return ucx_api._UNTAKEN
         if exception is not None:
             future.set_exception(exception)
         else:
             future.set_result(received)
+        return None
 
     ucx_api.am_recv_nb(ep, cb_func=done, name=name)
     _watch(ep.worker)

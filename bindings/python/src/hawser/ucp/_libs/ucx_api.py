@@ -51,6 +51,7 @@ logger = logging.getLogger("ucx")
 
 # Active messages of this module; the others are free for programs that use hawser besides.
 _AM_ID = 0
+_UNTAKEN = object()  # what a callback of am_recv_nb() returns to leave the message to the next one
 _HANDSHAKE_SECONDS = 30.0
 _CLOSE_SECONDS = 5.0
 # A peer by address says no goodbye, and often makes no progress any more.
@@ -646,12 +647,13 @@ class UCXEndpoint(UCXObject):
 
     def _am_deliver(self) -> None:
         while self._am_waiting and self._am_slots and self._am_slots[0][0]:
-            _, data, exception = self._am_slots.popleft()
+            slot = self._am_slots.popleft()
             func, args, kwargs = self._am_waiting.popleft()
             with log_errors():
-                func(data, exception, *args, **kwargs)
+                if func(slot[1], slot[2], *args, **kwargs) is _UNTAKEN:
+                    self._am_slots.appendleft(slot)
 
-    def _am_recv(self, func: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _am_recv(self, func: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._am_waiting.append((func, args, kwargs))
         self._am_deliver()
         if self._am_waiting and not self.is_alive():
@@ -888,7 +890,7 @@ def am_send_nbx(
 
 def am_recv_nb(
     ep: UCXEndpoint,
-    cb_func: Callable[..., None],
+    cb_func: Callable[..., object],
     cb_args: tuple[Any, ...] | None = None,
     cb_kwargs: dict[str, Any] | None = None,
     name: str | None = "am_recv_nb",
