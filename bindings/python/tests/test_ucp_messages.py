@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import random
 import time
 
 import numpy as np
@@ -247,5 +248,31 @@ async def test_an_active_message_after_a_timeout():
     await client.send(b"2")
     assert [bytes(await client.am_recv()) for _ in range(2)] == [b"one", b"two"]
     await client.send(b"3")
+    listener.close()
+    await client.close()
+
+
+async def test_active_messages_that_come_as_the_time_is_up():
+    count, got, late = 1500, [], 0
+
+    async def serve(ep):
+        for number in range(count):
+            await ep.am_send(number.to_bytes(4, "little"))
+            if number % 3 == 0:
+                await asyncio.sleep(random.random() * 0.0005)
+        await ep.recv(bytearray(1))
+        await ep.close()
+
+    listener, client = await connected(serve)
+    end = time.monotonic() + 30
+    while len(got) < count and time.monotonic() < end:
+        try:
+            async with asyncio.timeout(random.random() * 0.0005):
+                got.append(int.from_bytes(bytes(await client.am_recv()), "little"))
+        except TimeoutError:
+            late += 1
+    assert got == list(range(count))
+    assert late > 100
+    await client.send(b"!")
     listener.close()
     await client.close()

@@ -674,7 +674,14 @@ class Endpoint(_core.UcpEndpoint):
         if self._ep is None or not self._ep.am_probe():
             self._check_open("While waiting for am_recv the endpoint was closed")
         self._recv_count += 1
-        received = await comm.am_recv(self._ep)
+        ep: Any = self._ep
+        receiving = comm.am_recv(ep)
+        try:
+            received = await receiving
+        except asyncio.CancelledError:
+            if receiving.done() and not receiving.cancelled() and receiving.exception() is None:
+                ep._am_untaken(receiving.result())
+            raise
         self._received()
         return received
 

@@ -653,6 +653,11 @@ class UCXEndpoint(UCXObject):
                 if func(slot[1], slot[2], *args, **kwargs) is _UNTAKEN:
                     self._am_slots.appendleft(slot)
 
+    def _am_untaken(self, data: Any) -> None:
+        """Who waited for it was interrupted before it went on: it is the next one's."""
+        self._am_slots.appendleft([True, data, None])
+        self._am_deliver()
+
     def _am_recv(self, func: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._am_waiting.append((func, args, kwargs))
         self._am_deliver()
