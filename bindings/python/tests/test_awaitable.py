@@ -10,7 +10,7 @@ import pytest
 from echo_support import let_go
 
 import hawser
-from hawser import _swig
+from hawser import _constants
 
 
 async def test_ways_to_wait(pair):
@@ -227,7 +227,7 @@ async def test_a_message_that_nobody_goes_on_with_is_closed(pair):
         await waiting
     ids = [interrupted.source, dropped.source]
     for id in ids:
-        assert hawser._core.kind(id) == _swig.KIND_MESSAGE
+        assert hawser._core.kind(id) == _constants.Kind.MESSAGE
     await asyncio.sleep(0)  # whoever makes progress tells them
     del interrupted, dropped, waiting
     for id in ids:
