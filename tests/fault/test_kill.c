@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define AM_BURST 1
 #define AM_PING 2
@@ -153,7 +154,8 @@ static void serve_until(t_child *child, const char *expected)
     CHECK_STR(line, expected);
 }
 
-static void kill_one(const char *port, int n, t_child *witness)
+/* Its process id, for check_segments(). */
+static pid_t kill_one(const char *port, int n, t_child *witness)
 {
     char size[32], tagged[4];
     const char *args[] = {"sender", port, size, tagged, NULL};
@@ -182,14 +184,15 @@ static void kill_one(const char *port, int n, t_child *witness)
         (void)hws_worker_wait(worker, 10 * T_MS);
         t_check_patience(__FILE__, __LINE__, start, "the report of the death");
     }
+    return child.pid;
 }
 
 /* Nothing stays of those that were killed, while the server lives on. */
-static void check_segments(void)
+static void check_segments(const pid_t *killed, int count)
 {
     uint64_t start = t_now();
 
-    while (t_segments_left() > 0) {
+    while (t_segments_left(killed, count) > 0) {
         (void)hws_worker_wait(worker, 10 * T_MS);
         t_check_patience(__FILE__, __LINE__, start, "the end of a killed process's segments");
     }
@@ -200,11 +203,13 @@ static int server(int kills)
     hws_listener_info info = {.struct_size = sizeof info};
     hws_stats stats = {.struct_size = sizeof stats};
     const char *args[] = {"innocent", NULL, NULL};
+    pid_t *makers = t_alloc(((size_t)kills + 1) * sizeof *makers);
     uint64_t fds = 0, maps = 0;
     hws_id listener = 0;
     t_child witness;
     char port[16];
 
+    makers[kills] = getpid();
     open_worker();
     CHECK_OK(hws_listen(worker, "127.0.0.1", 0, NULL, &listener));
     CHECK_OK(hws_listener_query(listener, &info));
@@ -213,7 +218,7 @@ static int server(int kills)
     t_spawn(&witness, args);
     serve_until(&witness, "ready");
     for (int n = 0; n < kills; n++) {
-        kill_one(port, n, &witness);
+        makers[n] = kill_one(port, n, &witness);
         if (n == 15) { /* pools have their size by now */
             fds = t_fd_count();
             maps = t_map_count();
@@ -226,7 +231,8 @@ static int server(int kills)
            (unsigned long long)t_map_count());
     CHECK(t_fd_count() <= fds + 30); /* a spare, and a UCX worker on its way out */
     CHECK(t_map_count() <= maps + 60);
-    check_segments();
+    check_segments(makers, kills + 1);
+    free(makers);
     CHECK_EQ(accepted, kills + 1);
     CHECK_OK(hws_stats_get(worker, &stats));
     printf("wake-ups that only the safety net noticed: %llu\n",

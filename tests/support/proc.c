@@ -97,7 +97,7 @@ static uint64_t posix_segments(void)
 }
 
 /* Lines of the table below its title: key, id, permissions, bytes, maker, last user, attached. */
-static uint64_t sysv_segments(void)
+static uint64_t sysv_segments(const pid_t *makers, int makers_count)
 {
     FILE *file = fopen("/proc/sysvipc/shm", "re");
     uint64_t count = 0;
@@ -105,8 +105,14 @@ static uint64_t sysv_segments(void)
 
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
         unsigned long attached = 1;
+        long maker = 0;
 
-        count += sscanf(line, "%*d %*d %*o %*u %*d %*d %lu", &attached) == 1 && attached == 0;
+        if (sscanf(line, "%*d %*d %*o %*u %ld %*d %lu", &maker, &attached) != 2 || attached != 0) {
+            continue;
+        }
+        for (int i = 0; i < makers_count; i++) {
+            count += makers[i] == maker;
+        }
     }
     if (file != NULL) {
         fclose(file);
@@ -114,7 +120,7 @@ static uint64_t sysv_segments(void)
     return count;
 }
 
-uint64_t t_segments_left(void)
+uint64_t t_segments_left(const pid_t *makers, int count)
 {
-    return posix_segments() + sysv_segments();
+    return posix_segments() + sysv_segments(makers, count);
 }

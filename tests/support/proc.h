@@ -5,6 +5,7 @@
 #define TESTS_SUPPORT_PROC_H
 
 #include <stdint.h>
+#include <sys/types.h>
 
 uint64_t t_fd_count(void);
 uint64_t t_map_count(void);
@@ -14,8 +15,7 @@ uint64_t t_thread_count(void);
 uint64_t t_cpu_ns(void);
 /* MemAvailable, in bytes. */
 uint64_t t_memory_available(void);
-/* Of all processes: System V segments that nobody has attached, and files of UCX in /dev/shm. A
- * moment after it was made a segment is one. */
-uint64_t t_segments_left(void);
+/* System V segments that one of these processes made and nobody has attached, and files of UCX in /dev/shm, whoever's. */
+uint64_t t_segments_left(const pid_t *makers, int count);
 
 #endif
