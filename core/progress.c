@@ -165,6 +165,24 @@ static int finish_sweep(struct hws__worker *w)
     return done + hws__deliver(w);
 }
 
+/*
+ * A UCX worker that is swept alone is looked at so often in a sweep that finds nothing: a message which is waited for is
+ * found without the rest of the sweep between two looks.
+ */
+#define LOOKS 4
+
+static int look(struct hws__worker *w, struct hws__uworker *u)
+{
+    int looks = w->hot.next == w->hot.prev ? LOOKS : 1, r;
+
+    /* Not over TCP: a send that fails there closes the connection which UCX reads from just then. */
+    w->sweeping = u->shm;
+    do {
+        r = (int)hws__ucx.ucp_worker_progress(u->ucx);
+    } while (r == 0 && --looks != 0);
+    return r;
+}
+
 static int sweep(struct hws__worker *w)
 {
     struct hws__list *n, *next;
@@ -172,11 +190,8 @@ static int sweep(struct hws__worker *w)
 
     for (n = w->hot.next; n != &w->hot; n = next) {
         struct hws__uworker *u = hws__container(n, struct hws__uworker, hot_link);
-        int r;
+        int r = look(w, u);
 
-        /* Not over TCP: a send that fails there closes the connection which UCX reads from just then. */
-        w->sweeping = u->shm;
-        r = (int)hws__ucx.ucp_worker_progress(u->ucx);
         if (__builtin_expect(!hws__list_empty(&u->readers), 0)) {
             w->sweeping = false;
             hws__streams_read(u);
