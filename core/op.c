@@ -330,19 +330,23 @@ int32_t hws__op_id_error(hws_id id)
 
 void hws__op_event(const struct hws__op *op, hws_event *event)
 {
+    /* Alone: loaded together with its neighbour, both just stored, it would wait for both to leave the store buffer. */
+    int32_t status = *(const volatile int32_t *)&op->status;
+
     *event = (hws_event){.size = sizeof *event,
                          .kind = op->kind,
                          .op = atomic_load_explicit(&op->id, memory_order_relaxed),
                          .source = op->source,
-                         .status = op->status,
+                         .status = status,
                          .flags = op->event_flags,
                          .length = op->done_length,
                          .tag = op->done_tag,
                          .user = op->user,
-                         .detail = op->status >= 0 ? op->record : op->detail};
+                         .detail = status >= 0 ? op->record : op->detail};
 }
 
-void hws__op_unlink(struct hws__op *op)
+/* Out of what its kind and stage put it in. */
+static void unlink_kind(struct hws__op *op)
 {
     if (op->stage == HWS__STAGE_MATCHING) {
         hws__match_unpost(op);
@@ -358,11 +362,19 @@ void hws__op_unlink(struct hws__op *op)
         hws__list_remove(&op->match);
         op->worker->watching--;
     }
-    if (op->heap != 0) {
-        hws__heap_remove(op->worker, op);
-    }
     if (op->kind >= HWS_EVENT_PUT && op->kind <= HWS_EVENT_ATOMIC) {
         hws__rma_forget(op);
+    }
+}
+
+void hws__op_unlink(struct hws__op *op)
+{
+    /* A receive whose message has come is in none of these structures. */
+    if (op->stage != HWS__STAGE_OWN || op->kind != HWS_EVENT_TAG_RECV) {
+        unlink_kind(op);
+    }
+    if (op->heap != 0) {
+        hws__heap_remove(op->worker, op);
     }
     hws__list_remove(&op->link);
     if (op->ep != NULL) {
