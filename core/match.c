@@ -92,6 +92,23 @@ static void count(struct hws__scope *s, int32_t messages, uint64_t bytes)
     atomic_store_explicit(&s->bytes, b + bytes, memory_order_relaxed);
 }
 
+/* Before which node of a list it waits; `at`: of the node in a message. */
+static struct hws__list *place_of(const struct hws__message *m, struct hws__list *head, size_t at)
+{
+    struct hws__list *n = head;
+
+    if (m->returned) {
+        for (n = head->next; n != head; n = n->next) {
+            if (!((const struct hws__message *)(const void *)((const char *)n - at))->returned) {
+                break;
+            }
+        }
+    }
+    return n;
+}
+#define WAIT_IN(m, list, node) \
+    hws__list_append(place_of(m, list, offsetof(struct hws__message, node)), &(m)->node)
+
 void hws__match_wait(struct hws__scope *ep, struct hws__scope *worker, struct hws__message *m)
 {
     uint32_t b = hws__bucket(m->tag);
@@ -100,10 +117,10 @@ void hws__match_wait(struct hws__scope *ep, struct hws__scope *worker, struct hw
     m->scope_worker = worker;
     count(ep, 1, 0);
     count(worker, 1, m->length);
-    hws__list_append(&ep->arrived, &m->order_ep);
-    hws__list_append(&ep->by_tag[b], &m->tag_ep);
-    hws__list_append(&worker->arrived, &m->order_worker);
-    hws__list_append(&worker->by_tag[b], &m->tag_worker);
+    WAIT_IN(m, &ep->arrived, order_ep);
+    WAIT_IN(m, &ep->by_tag[b], tag_ep);
+    WAIT_IN(m, &worker->arrived, order_worker);
+    WAIT_IN(m, &worker->by_tag[b], tag_worker);
 }
 
 void hws__match_unwait(struct hws__message *m)

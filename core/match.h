@@ -43,7 +43,7 @@ void hws__match_post(struct hws__scope *s, struct hws__op *op);
 void hws__match_unpost(struct hws__op *op);
 /** The receive that takes a message of this tag, taken out; null if none. */
 struct hws__op *hws__match_arrived(struct hws__scope *ep, struct hws__scope *worker, uint64_t tag);
-/** Let a message wait. */
+/** Let a message wait: behind all others, or behind those that were returned if it was itself. */
 void hws__match_wait(struct hws__scope *ep, struct hws__scope *worker, struct hws__message *m);
 /** Take a waiting message out of both scopes. */
 void hws__match_unwait(struct hws__message *m);

@@ -39,7 +39,7 @@ struct hws__message *hws__message_take(struct hws__worker *w, uint32_t kind)
     m->desc = m->memory = NULL;
     m->data = NULL;
     m->scope_ep = m->scope_worker = NULL;
-    m->rndv = m->raw = m->fetching = m->hooked = false;
+    m->rndv = m->raw = m->fetching = m->returned = m->hooked = false;
     m->multi = NULL;
     atomic_store_explicit(&m->credit, 0, memory_order_relaxed);
     m->free_fn = NULL;
@@ -77,7 +77,7 @@ int hws__message_fill(struct hws__message *m, struct hws__uworker *u, void *data
         }
         return UCS_OK;
     }
-    if ((m->memory = hws__pool_take(&u->worker->pool, length)) == NULL) {
+    if ((m->memory = hws__pool_take(&m->worker->pool, length)) == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
     memcpy(m->memory, data, length);

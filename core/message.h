@@ -34,6 +34,7 @@ struct hws__message {
     bool rndv;        /* the data is at the sender */
     bool raw;         /* `desc` is a ucp_tag_message_h of a raw endpoint */
     bool fetching;    /* a receive works on `desc` */
+    bool returned;    /* it was received and given back: waits before those that were not */
     bool hooked;
     struct hws__multi *multi; /* a multi-buffer message, see multi.h */
     uint64_t sequence;        /* of the multi-buffer message that it is a part of */
@@ -50,7 +51,7 @@ struct hws__message {
 struct hws__message *hws__message_take(struct hws__worker *w, uint32_t kind);
 /** Give it to the user: an id that lives until it is closed, or the worker is. Owner only. */
 hws_id hws__message_publish(struct hws__message *m);
-/** Copy the data out of UCX's hands, or note that UCX keeps it for us. Returns a UCX status. */
+/** Copy the data out of UCX's hands (or anybody's, if `recv_attr` is 0), or note that UCX keeps it for us. Returns a UCX status. */
 int hws__message_fill(struct hws__message *m, struct hws__uworker *u, void *data, uint64_t length,
                       uint64_t recv_attr);
 /** Give it back, with whatever it holds. Owner only. */

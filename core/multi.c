@@ -376,6 +376,67 @@ ucs_status_t hws__multi_cb(void *arg, const void *header, size_t header_length, 
     return list_arrived(u, ep, data, length, param->recv_attr);
 }
 
+/* The segments' data in memory of the message's own, as if it had come with the list. */
+static bool copy_in(struct hws__message *m, const hws_segment *segments, uint64_t count)
+{
+    struct hws__multi *x = m->multi;
+    char *to;
+
+    for (uint64_t i = 0; i < count; i++) {
+        x->segments[i] = (hws_segment){.length = segments[i].length};
+        x->gathered += segments[i].length;
+    }
+    m->length = x->detail.total = x->gathered;
+    if (x->gathered == 0) {
+        return true;
+    }
+    x->inline_at = HWS__POOL_ALIGN; /* 0 says that there is none */
+    m->stored = x->inline_at + x->gathered;
+    if ((m->memory = hws__pool_take(&m->worker->pool, m->stored)) == NULL) {
+        return false;
+    }
+    m->data = m->memory;
+    to = (char *)m->memory + x->inline_at;
+    for (uint64_t i = 0; i < count; i++) {
+        if (segments[i].length != 0) {
+            memcpy(to, segments[i].base, segments[i].length);
+        }
+        to += segments[i].length;
+    }
+    return true;
+}
+
+struct hws__message *hws__multi_of(struct hws__endpoint *ep, uint64_t tag,
+                                   const hws_segment *segments, uint64_t count)
+{
+    struct hws__worker *w = ep->worker;
+    struct hws__multi *x = record_new(w, count);
+    struct hws__message *m = x == NULL ? NULL : hws__message_take(w, HWS_KIND_BUFFER);
+
+    if (m == NULL) {
+        if (x != NULL) {
+            free(x->memory);
+            hws__list_append(&w->free_multis, &x->link);
+        }
+        return NULL;
+    }
+    m->ep = ep;
+    m->ep_id = x->detail.endpoint = ep->obj.id;
+    m->tag = tag;
+    m->multi = x;
+    x->message = m;
+    x->uworker = NULL;
+    x->sequence = 0;
+    x->detail.count = count;
+    x->detail.segments = count != 0 ? x->segments : NULL;
+    if (!copy_in(m, segments, count)) {
+        hws__message_release(m);
+        return NULL;
+    }
+    place(x);
+    return m;
+}
+
 /* The message of a number. Its list came just before, as a rule. */
 static struct hws__multi *find(struct hws__endpoint *ep, uint64_t sequence)
 {

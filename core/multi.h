@@ -146,6 +146,9 @@ void hws__multi_unclaimed(const hws_multi_detail *detail);
 void hws__multi_orphan(struct hws__op *op);
 /** The peer refused a message of ours. */
 void hws__multi_refused(struct hws__endpoint *ep, uint64_t sequence, int32_t code);
+/** A message of segments that were received from the endpoint before, copied. Owner only. Null: no memory. */
+struct hws__message *hws__multi_of(struct hws__endpoint *ep, uint64_t tag,
+                                   const hws_segment *segments, uint64_t count);
 /** Turn an arriving message away, and tell its sender. */
 void hws__multi_refuse(struct hws__multi *x, int32_t code);
 

@@ -479,14 +479,7 @@ int32_t hws_multi_recv(hws_id source, uint64_t tag, uint64_t mask,
     p.mask = mask;
     p.header = &want;
     p.keep = sizeof want;
-    if (hws__id_kind(source) == HWS_KIND_WORKER) {
-        if ((p.worker = hws__worker_find(source, &r)) == NULL) {
-            return r;
-        }
-    } else if ((r = hws__post_endpoint(&p)) < 0) {
-        return r;
-    }
-    if ((r = check_result(&o, opts, source)) < 0) {
+    if ((r = hws__post_source(&p)) < 0 || (r = check_result(&o, opts, source)) < 0) {
         return r;
     }
     if (want.flags & HWS_MULTI_LIST) {

@@ -239,4 +239,16 @@ static inline int32_t hws__post_endpoint(struct hws__post *p)
     return HWS_OK;
 }
 
+/** The same where it may be a worker instead. */
+static inline int32_t hws__post_source(struct hws__post *p)
+{
+    int32_t r = HWS_OK;
+
+    if (hws__id_kind(p->source) != HWS_KIND_WORKER) {
+        return hws__post_endpoint(p);
+    }
+    p->worker = hws__worker_find(p->source, &r);
+    return r;
+}
+
 #endif

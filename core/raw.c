@@ -205,30 +205,11 @@ static void match_list(struct hws__worker *w, struct hws__list *head, bool addre
         struct hws__op *op = hws__container(n, struct hws__op, match);
         struct hws__message *m = addressed ? probe_addressed(w, op->tag, op->mask)
                                            : hws__raw_probe_all(w, op->tag, op->mask);
-        hws_op_opts opts = {.flags = op->flags, .memory_kind = op->memory_kind};
-        struct hws__post p = {.worker = w,
-                              .buffer = op->buffer,
-                              .length = op->length,
-                              .op = op,
-                              .tag = op->tag,
-                              .mask = op->mask,
-                              .source = op->source,
-                              .opts = &opts};
-        int32_t r;
 
         next = n->next;
-        if (m == NULL) {
-            continue;
-        }
-        hws__match_unpost(op);
-        op->stage = HWS__STAGE_OWN;
-        hws__op_leave(op);
-        r = hws__message_to(&p, m);
-        if (r != HWS_OK) {
-            op->done_length = p.done_length;
-            op->done_tag = p.done_tag;
-            hws__op_rejoin(op);
-            hws__op_finish(op, r == HWS_DONE ? p.done_status : r);
+        if (m != NULL) {
+            hws__match_unpost(op);
+            hws__message_meet(op, m);
         }
     }
 }

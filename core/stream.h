@@ -34,6 +34,11 @@ void hws__streams_read(struct hws__uworker *u);
 void hws__stream_end_early(struct hws__op *op, int32_t code);
 /** The same of all that wait, once what has come is read. Owner only. */
 void hws__stream_end_all(struct hws__endpoint *ep, int32_t code);
+/**
+ * Bytes that were received come next again. Owner only. HWS_E_NO_MEMORY, or HWS_E_CUDA if what a receive into a GPU's
+ * memory had got so far could not be had back.
+ */
+int32_t hws__stream_return(struct hws__endpoint *ep, const void *bytes, uint64_t length);
 /** One that waits is about to end. Part of hws__op_unlink(). */
 void hws__stream_unwait(struct hws__op *op);
 /** UCX's endpoint is about to go. Owner only. */

@@ -292,6 +292,55 @@ void hws__stream_end_all(struct hws__endpoint *ep, int32_t code)
     }
 }
 
+/* ---- Returning ---- */
+
+/* What a receive that waits has so far. False: CUDA failed. */
+static bool take_back(struct hws__endpoint *ep, struct hws__op *op, char *to)
+{
+    struct room r = room_of(op);
+
+    if (op->done_length != 0 && !move(ep, &r, 0, to, op->done_length, true)) {
+        return false;
+    }
+    ep->stream.owed += waits_for_all(op) ? op->done_length : 0;
+    op->done_length = 0;
+    return true;
+}
+
+/* Behind the returned bytes come those that the first receive has, or, if none waits, the rest of the piece. */
+int32_t hws__stream_return(struct hws__endpoint *ep, const void *bytes, uint64_t length)
+{
+    struct hws__stream *s = &ep->stream;
+    struct hws__op *op = hws__list_empty(&s->waiting)
+                             ? NULL
+                             : hws__container(s->waiting.next, struct hws__op, match);
+    uint64_t left = s->piece != NULL ? s->length - s->taken : 0;
+    uint64_t more = op != NULL ? op->done_length : left;
+    char *piece = malloc(length + more);
+
+    if (piece == NULL) {
+        return hws__fail(HWS_E_NO_MEMORY, ep->obj.id, "no memory for bytes that are given back");
+    }
+    memcpy(piece, bytes, length);
+    if (op != NULL && !take_back(ep, op, piece + length)) {
+        free(piece);
+        return hws__fail(HWS_E_CUDA, ep->obj.id, "the bytes of a stream could not be copied");
+    }
+    if (left != 0) {
+        memcpy(piece + length, s->piece + s->taken, left);
+        if (!s->returned) {
+            took(ep, left, false);
+        }
+    }
+    release_piece(ep);
+    s->piece = piece;
+    s->length = length + more;
+    s->taken = 0;
+    s->returned = true;
+    hws__stream_read(ep);
+    return HWS_OK;
+}
+
 /* ---- Posting ---- */
 
 static int32_t recv_run(struct hws__post *p)

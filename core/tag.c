@@ -101,6 +101,33 @@ int32_t hws__message_to(struct hws__post *p, struct hws__message *m)
     return r;
 }
 
+void hws__message_meet(struct hws__op *op, struct hws__message *m)
+{
+    hws_op_opts opts = {.flags = op->flags, .memory_kind = op->memory_kind};
+    struct hws__post p = {.worker = op->worker,
+                          .ep = op->ep,
+                          .buffer = op->buffer,
+                          .length = op->length,
+                          .op = op,
+                          .tag = op->tag,
+                          .mask = op->mask,
+                          .source = op->source,
+                          .opts = &opts};
+    int32_t r;
+
+    op->stage = HWS__STAGE_OWN;
+    hws__op_leave(op);
+    r = hws__message_to(&p, m);
+    if (r != HWS_OK) {
+        op->source = p.source;
+        op->event_flags = p.done_flags;
+        op->done_length = p.done_length;
+        op->done_tag = p.done_tag;
+        hws__op_rejoin(op);
+        hws__op_finish(op, r == HWS_DONE ? p.done_status : r);
+    }
+}
+
 /* A posted receive met a message whose data is at the sender. Returns what UCX must hear. */
 static ucs_status_t meet_rndv(struct hws__op *op, struct hws__uworker *u, void *desc,
                               uint64_t length)
@@ -340,18 +367,6 @@ static int32_t recv_run(struct hws__post *p)
     return HWS_OK;
 }
 
-/* An endpoint or a worker as the source of receives and probes. */
-static int32_t source_of(struct hws__post *p)
-{
-    int32_t r = HWS_OK;
-
-    if (hws__id_kind(p->source) != HWS_KIND_WORKER) {
-        return hws__post_endpoint(p);
-    }
-    p->worker = hws__worker_find(p->source, &r);
-    return r;
-}
-
 /* By quick.h. False: not on this way. */
 static inline bool quick_recv(hws_id source, void *buffer, uint64_t length, uint64_t tag,
                               uint64_t mask, const hws_op_opts *opts, hws_id *out)
@@ -386,7 +401,7 @@ int32_t hws_tag_recv(hws_id source, void *buffer, uint64_t length, uint64_t tag,
     hws__post_init(&p, recv_run, HWS_EVENT_TAG_RECV, source, buffer, length);
     p.tag = tag;
     p.mask = mask;
-    if ((r = source_of(&p)) < 0) {
+    if ((r = hws__post_source(&p)) < 0) {
         return r;
     }
     return hws__post(&p, opts, op);
@@ -402,7 +417,7 @@ int32_t hws_tag_probe(hws_id source, uint64_t tag, uint64_t mask, hws_message_in
     int32_t r;
 
     HWS__ENTER();
-    if ((r = source_of(&p)) < 0) {
+    if ((r = hws__post_source(&p)) < 0) {
         return r;
     }
     /* A wrong size is an error whether a message is there or not. */

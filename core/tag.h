@@ -13,6 +13,8 @@ ucs_status_t hws__tag_cb(void *arg, const void *header, size_t header_length, vo
                          size_t length, const ucp_am_recv_param_t *param);
 /** Receive a waiting or held message with a posting. Consumes the message if it succeeds. */
 int32_t hws__message_to(struct hws__post *p, struct hws__message *m);
+/** The same of a posted receive, taken out of matching. Owner only, outside UCX callbacks. */
+void hws__message_meet(struct hws__op *op, struct hws__message *m);
 /** Start fetching a rendezvous descriptor into the posting's buffer. */
 int32_t hws__fetch(struct hws__post *p, struct hws__uworker *u, void *desc, uint64_t length);
 

@@ -928,6 +928,30 @@ HWS_API int32_t hws_tag_probe(hws_id source, uint64_t tag, uint64_t mask, hws_me
 HWS_API int32_t hws_message_recv(hws_id message, void *buffer, uint64_t length,
                                  const hws_op_opts *opts, hws_id *op);
 
+/**
+ * Undo a probe or a receive with HWS_OP_TAKE: a receive that waits for the message gets it, else it is the
+ * first that the next one finds (the first after those that were returned before it). If its endpoint is being
+ * closed it is dropped.
+ * @param message  stale after this call, unless it fails
+ * @return 0, HWS_E_STALE
+ * @thread any  @blocks for microseconds while another thread progresses the worker
+ * @owns the message is the library's  @since 0.1
+ */
+HWS_API int32_t hws_message_return(hws_id message);
+
+/**
+ * Undo a receive that has ended well: the message is received again, as hws_message_return() says. For
+ * whoever learns too late that nobody goes on with what was received, as a task that was cancelled.
+ * @param source  endpoint or worker, that of the receive. Of a message that was received from a worker it is not
+ *                known which endpoint's it was: receives on endpoints do not find it again
+ * @param buffer  its data, host memory, contiguous; copied
+ * @param length  bytes
+ * @param tag     hws_event.tag of the receive
+ * @return 0, HWS_E_CLOSING, HWS_E_NO_MEMORY
+ * @thread any  @blocks as hws_message_return()  @owns nothing: the buffer stays the caller's  @since 0.1
+ */
+HWS_API int32_t hws_tag_return(hws_id source, const void *buffer, uint64_t length, uint64_t tag);
+
 /* ------------------------------------------------------------------------------------------------
  * 11. Streams: bytes in order, one stream an endpoint and direction
  */
@@ -955,6 +979,16 @@ HWS_API int32_t hws_stream_send(hws_id endpoint, const void *buffer, uint64_t le
  */
 HWS_API int32_t hws_stream_recv(hws_id endpoint, void *buffer, uint64_t length,
                                 const hws_op_opts *opts, hws_id *op);
+
+/**
+ * Undo a receive that has ended well: its bytes come next again, before those that a waiting receive may have
+ * got meanwhile. What other receives ended with meanwhile stays theirs: return the last one first.
+ * @param buffer  what was received, host memory, contiguous; copied
+ * @param length  bytes
+ * @return 0, HWS_E_NO_MEMORY, or the endpoint's error if nothing can be received any more
+ * @thread any  @blocks as hws_message_return()  @owns nothing: the buffer stays the caller's  @since 0.1
+ */
+HWS_API int32_t hws_stream_return(hws_id endpoint, const void *buffer, uint64_t length);
 
 /* ------------------------------------------------------------------------------------------------
  * 12. Active messages
@@ -1368,6 +1402,28 @@ HWS_API int32_t hws_multi_recv(hws_id source, uint64_t tag, uint64_t mask,
  */
 HWS_API int32_t hws_multi_fetch(hws_id buffer, const hws_segment *segments, uint64_t count,
                                 const hws_op_opts *opts, hws_id *op);
+
+/**
+ * Undo a receive that ended with a list: the message is received again, as hws_message_return() says.
+ * @param buffer  hws_multi_detail.buffer of the list; stale after this call, unless it fails
+ * @return 0, HWS_E_STALE, HWS_E_INVALID (not of such a message), HWS_E_IN_USE (received in one step: the data
+ *         has its place)
+ * @thread any  @blocks as hws_message_return()  @owns the message is the library's  @since 0.1
+ */
+HWS_API int32_t hws_multi_return(hws_id buffer);
+
+/**
+ * Undo a multi-buffer receive whose data has come, by hws_multi_fetch() or in one step: the message is received
+ * again, as hws_message_return() says.
+ * @param endpoint  hws_multi_detail.endpoint, hws_event.source of a fetch
+ * @param tag       hws_event.tag
+ * @param segments  the data, host memory; copied
+ * @param count     segments
+ * @return 0, HWS_E_CLOSING, HWS_E_NO_MEMORY, HWS_E_BUFFER_KIND, HWS_E_INVALID (a null base)
+ * @thread any  @blocks as hws_message_return()  @owns nothing: the segments stay the caller's  @since 0.1
+ */
+HWS_API int32_t hws_segments_return(hws_id endpoint, uint64_t tag, const hws_segment *segments,
+                                    uint64_t count);
 
 /* ------------------------------------------------------------------------------------------------
  * 16. Memory and remote keys

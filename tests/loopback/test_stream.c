@@ -311,6 +311,49 @@ CASE_BOTH(a_late_receive_takes_nothing)
 }
 
 /* What a cancelled receive had is the next one's, which may have all it needs by that. */
+CASE_BOTH(what_is_given_back_comes_next)
+{
+    enum { TOTAL = 40000 };
+    char *out = t_alloc(TOTAL), *in = t_alloc(TOTAL);
+    uint64_t random = 5, got = 0;
+    hws_id recv = 0, send;
+    t_pair pair;
+
+    open_pair(&pair, flags);
+    t_fill(out, TOTAL, 1);
+    send = post(pair.endpoint[0], out, TOTAL);
+    while (got < TOTAL) {
+        uint64_t room = 1 + t_random(&random) % 900, back;
+        uint32_t all = t_random(&random) % 2 != 0 ? HWS_OP_WAIT_ALL : 0;
+
+        room = room > TOTAL - got ? TOTAL - got : room;
+        hws_event event = WAIT_OK(&pair, want(pair.endpoint[1], in + got, room, all));
+        back = t_random(&random) % (event.length + 1);
+        got += event.length - back;
+        CHECK_OK(hws_stream_return(pair.endpoint[1], in + got, back));
+        memset(in + got, 0, back);
+    }
+    CHECK_FILLED(in, TOTAL, 1);
+    (void)WAIT_OK(&pair, send);
+    /* One that waits, with a part of its bytes, gets the returned ones first. */
+    memset(in, 0, 12);
+    recv = want(pair.endpoint[1], in, 12, HWS_OP_WAIT_ALL);
+    (void)WAIT_OK(&pair, post(pair.endpoint[0], "eight by", 8));
+    UNTIL(&pair, memcmp(in, "eight by", 8) == 0);
+    CHECK_OK(hws_stream_return(pair.endpoint[1], "abc", 3));
+    CHECK_PENDING(recv);
+    CHECK(memcmp(in, "abceight by", 11) == 0);
+    (void)WAIT_OK(&pair, post(pair.endpoint[0], "z.", 2));
+    CHECK_EQ(WAIT_OK(&pair, recv).length, 12);
+    CHECK(memcmp(in, "abceight byz", 12) == 0);
+    CHECK_OK(hws_stream_return(pair.endpoint[1], "yz", 2));
+    CHECK_EQ(WAIT_OK(&pair, want(pair.endpoint[1], in, 3, HWS_OP_WAIT_ALL)).length, 3);
+    CHECK(memcmp(in, "yz.", 3) == 0);
+    free(out);
+    free(in);
+    t_pair_close(&pair);
+}
+
 CASE_BOTH(those_behind_a_cancelled_receive_go_on)
 {
     t_pair pair;

@@ -38,6 +38,13 @@ CALL(tag_recv, KIND_BIT(HWS_KIND_WORKER) | KIND_BIT(HWS_KIND_ENDPOINT),
 CALL(tag_probe, KIND_BIT(HWS_KIND_WORKER) | KIND_BIT(HWS_KIND_ENDPOINT),
      hws_tag_probe(id, 1, UINT64_MAX, NULL, NULL))
 CALL(message_recv, KIND_BIT(HWS_KIND_MESSAGE), hws_message_recv(id, buffer, 8, NULL, &(hws_id){0}))
+CALL(message_return, KIND_BIT(HWS_KIND_MESSAGE), hws_message_return(id))
+CALL(tag_return, KIND_BIT(HWS_KIND_WORKER) | KIND_BIT(HWS_KIND_ENDPOINT),
+     hws_tag_return(id, buffer, 8, 1))
+CALL(stream_return, KIND_BIT(HWS_KIND_ENDPOINT), hws_stream_return(id, buffer, 8))
+CALL(multi_return, KIND_BIT(HWS_KIND_BUFFER), hws_multi_return(id))
+CALL(segments_return, KIND_BIT(HWS_KIND_ENDPOINT),
+     hws_segments_return(id, 1, &(hws_segment){.base = buffer, .length = 8}, 1))
 CALL(stream_send, KIND_BIT(HWS_KIND_ENDPOINT), hws_stream_send(id, buffer, 8, NULL, &(hws_id){0}))
 CALL(stream_recv, KIND_BIT(HWS_KIND_ENDPOINT), hws_stream_recv(id, buffer, 8, NULL, &(hws_id){0}))
 CALL(worker_address, KIND_BIT(HWS_KIND_WORKER), hws_worker_address(id, 0, NULL, 0, NULL))

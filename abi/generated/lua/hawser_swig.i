@@ -604,6 +604,18 @@ int32_t hws_message_recv(hws_id message, void *buffer, uint64_t length, const hw
 %clear const hws_op_opts *opts;
 %clear hws_id *op;
 
+%rename(message_return) hws_message_return;
+%apply int32_t HWS_ZERO { int32_t hws_message_return };
+int32_t hws_message_return(hws_id message);
+%clear int32_t hws_message_return;
+
+%rename(tag_return) hws_tag_return;
+%apply int32_t HWS_ZERO { int32_t hws_tag_return };
+%apply (const void *HWS_IN, uint64_t HWS_LENGTH) { (const void *buffer, uint64_t length) };
+int32_t hws_tag_return(hws_id source, const void *buffer, uint64_t length, uint64_t tag);
+%clear int32_t hws_tag_return;
+%clear (const void *buffer, uint64_t length);
+
 %rename(stream_send) hws_stream_send;
 %apply int32_t HWS_POSITIVE { int32_t hws_stream_send };
 %apply (const void *HWS_IN, uint64_t HWS_LENGTH) { (const void *buffer, uint64_t length) };
@@ -653,6 +665,13 @@ int32_t hws_stream_recv(hws_id endpoint, void *buffer, uint64_t length, const hw
 %clear (void *buffer, uint64_t length);
 %clear const hws_op_opts *opts;
 %clear hws_id *op;
+
+%rename(stream_return) hws_stream_return;
+%apply int32_t HWS_ZERO { int32_t hws_stream_return };
+%apply (const void *HWS_IN, uint64_t HWS_LENGTH) { (const void *buffer, uint64_t length) };
+int32_t hws_stream_return(hws_id endpoint, const void *buffer, uint64_t length);
+%clear int32_t hws_stream_return;
+%clear (const void *buffer, uint64_t length);
 
 %rename(am_handler) hws_am_handler;
 %apply int32_t HWS_ZERO { int32_t hws_am_handler };
@@ -873,6 +892,18 @@ int32_t hws_multi_fetch(hws_id buffer, const hws_segment *segments, uint64_t cou
 %clear (const hws_segment *segments, uint64_t count);
 %clear const hws_op_opts *opts;
 %clear hws_id *op;
+
+%rename(multi_return) hws_multi_return;
+%apply int32_t HWS_ZERO { int32_t hws_multi_return };
+int32_t hws_multi_return(hws_id buffer);
+%clear int32_t hws_multi_return;
+
+%rename(segments_return) hws_segments_return;
+%apply int32_t HWS_ZERO { int32_t hws_segments_return };
+%apply (const hws_segment *HWS_IN, uint64_t HWS_COUNT) { (const hws_segment *segments, uint64_t count) };
+int32_t hws_segments_return(hws_id endpoint, uint64_t tag, const hws_segment *segments, uint64_t count);
+%clear int32_t hws_segments_return;
+%clear (const hws_segment *segments, uint64_t count);
 
 %rename(mem_register) hws_mem_register;
 %apply int32_t HWS_ZERO { int32_t hws_mem_register };

@@ -630,6 +630,22 @@ int32_t hws_message_recv(hws_id message, void *buffer, uint64_t length, const hw
 %clear const hws_op_opts *opts;
 %clear hws_id *op;
 
+%rename(message_return) hws_message_return;
+%feature("docstring") hws_message_return "Undo a probe or a receive with HWS_OP_TAKE: a receive that waits for the message gets it, else it is the first that the next one finds (the first after those that were returned before it)."
+%thread hws_message_return;
+%apply int32_t HWS_ZERO { int32_t hws_message_return };
+int32_t hws_message_return(hws_id message);
+%clear int32_t hws_message_return;
+
+%rename(tag_return) hws_tag_return;
+%feature("docstring") hws_tag_return "Undo a receive that has ended well: the message is received again, as hws_message_return() says."
+%thread hws_tag_return;
+%apply int32_t HWS_ZERO { int32_t hws_tag_return };
+%apply (const void *HWS_IN, uint64_t HWS_LENGTH) { (const void *buffer, uint64_t length) };
+int32_t hws_tag_return(hws_id source, const void *buffer, uint64_t length, uint64_t tag);
+%clear int32_t hws_tag_return;
+%clear (const void *buffer, uint64_t length);
+
 %rename(stream_send) hws_stream_send;
 %feature("docstring") hws_stream_send "Send bytes."
 %apply int32_t HWS_POSITIVE { int32_t hws_stream_send };
@@ -675,6 +691,15 @@ int32_t hws_stream_recv(hws_id endpoint, void *buffer, uint64_t length, const hw
 %clear (void *buffer, uint64_t length);
 %clear const hws_op_opts *opts;
 %clear hws_id *op;
+
+%rename(stream_return) hws_stream_return;
+%feature("docstring") hws_stream_return "Undo a receive that has ended well: its bytes come next again, before those that a waiting receive may have got meanwhile."
+%thread hws_stream_return;
+%apply int32_t HWS_ZERO { int32_t hws_stream_return };
+%apply (const void *HWS_IN, uint64_t HWS_LENGTH) { (const void *buffer, uint64_t length) };
+int32_t hws_stream_return(hws_id endpoint, const void *buffer, uint64_t length);
+%clear int32_t hws_stream_return;
+%clear (const void *buffer, uint64_t length);
 
 %rename(am_handler) hws_am_handler;
 %feature("docstring") hws_am_handler "Set, replace or unset the handler of an active-message id on a worker, for all its endpoints."
@@ -903,6 +928,22 @@ int32_t hws_multi_fetch(hws_id buffer, const hws_segment *segments, uint64_t cou
 %clear (const hws_segment *segments, uint64_t count);
 %clear const hws_op_opts *opts;
 %clear hws_id *op;
+
+%rename(multi_return) hws_multi_return;
+%feature("docstring") hws_multi_return "Undo a receive that ended with a list: the message is received again, as hws_message_return() says."
+%thread hws_multi_return;
+%apply int32_t HWS_ZERO { int32_t hws_multi_return };
+int32_t hws_multi_return(hws_id buffer);
+%clear int32_t hws_multi_return;
+
+%rename(segments_return) hws_segments_return;
+%feature("docstring") hws_segments_return "Undo a multi-buffer receive whose data has come, by hws_multi_fetch() or in one step: the message is received again, as hws_message_return() says."
+%thread hws_segments_return;
+%apply int32_t HWS_ZERO { int32_t hws_segments_return };
+%apply (const hws_segment *HWS_IN, uint64_t HWS_COUNT) { (const hws_segment *segments, uint64_t count) };
+int32_t hws_segments_return(hws_id endpoint, uint64_t tag, const hws_segment *segments, uint64_t count);
+%clear int32_t hws_segments_return;
+%clear (const hws_segment *segments, uint64_t count);
 
 %rename(mem_register) hws_mem_register;
 %feature("docstring") hws_mem_register "Register memory of the caller's with a context."

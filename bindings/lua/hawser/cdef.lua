@@ -379,8 +379,11 @@ int32_t hws_tag_send_sync(hws_id endpoint, const void *buffer, uint64_t length, 
 int32_t hws_tag_recv(hws_id source, void *buffer, uint64_t length, uint64_t tag, uint64_t mask, const hws_op_opts *opts, hws_id *op);
 int32_t hws_tag_probe(hws_id source, uint64_t tag, uint64_t mask, hws_message_info *info, hws_id *message);
 int32_t hws_message_recv(hws_id message, void *buffer, uint64_t length, const hws_op_opts *opts, hws_id *op);
+int32_t hws_message_return(hws_id message);
+int32_t hws_tag_return(hws_id source, const void *buffer, uint64_t length, uint64_t tag);
 int32_t hws_stream_send(hws_id endpoint, const void *buffer, uint64_t length, const hws_op_opts *opts, hws_id *op);
 int32_t hws_stream_recv(hws_id endpoint, void *buffer, uint64_t length, const hws_op_opts *opts, hws_id *op);
+int32_t hws_stream_return(hws_id endpoint, const void *buffer, uint64_t length);
 int32_t hws_am_handler(hws_id worker, uint32_t am_id, const hws_am_opts *opts);
 int32_t hws_am_send(hws_id endpoint, uint32_t am_id, const void *header, uint64_t header_length, const void *buffer, uint64_t length, const hws_op_opts *opts, hws_id *op);
 int32_t hws_am_recv(hws_id buffer_id, void *buffer, uint64_t length, const hws_op_opts *opts, hws_id *op);
@@ -397,6 +400,8 @@ int32_t hws_latency_peek(uint32_t pid, uint32_t index, uint32_t kind, hws_latenc
 int32_t hws_multi_send(hws_id endpoint, uint64_t tag, const hws_segment *segments, uint64_t count, const hws_multi_opts *multi_opts, const hws_op_opts *opts, hws_id *op);
 int32_t hws_multi_recv(hws_id source, uint64_t tag, uint64_t mask, const hws_multi_recv_opts *recv_opts, const hws_op_opts *opts, hws_id *op);
 int32_t hws_multi_fetch(hws_id buffer, const hws_segment *segments, uint64_t count, const hws_op_opts *opts, hws_id *op);
+int32_t hws_multi_return(hws_id buffer);
+int32_t hws_segments_return(hws_id endpoint, uint64_t tag, const hws_segment *segments, uint64_t count);
 int32_t hws_mem_register(hws_id context, void *base, uint64_t length, const hws_mem_opts *opts, hws_id *out);
 int32_t hws_mem_alloc(hws_id context, uint64_t length, const hws_mem_opts *opts, hws_id *out);
 int32_t hws_mem_query(hws_id memory, hws_mem_info *out);
@@ -695,8 +700,11 @@ M.functions = {
     "hws_tag_recv",
     "hws_tag_probe",
     "hws_message_recv",
+    "hws_message_return",
+    "hws_tag_return",
     "hws_stream_send",
     "hws_stream_recv",
+    "hws_stream_return",
     "hws_am_handler",
     "hws_am_send",
     "hws_am_recv",
@@ -713,6 +721,8 @@ M.functions = {
     "hws_multi_send",
     "hws_multi_recv",
     "hws_multi_fetch",
+    "hws_multi_return",
+    "hws_segments_return",
     "hws_mem_register",
     "hws_mem_alloc",
     "hws_mem_query",

@@ -1635,6 +1635,16 @@ unsafe extern "C" {
     /// Threads: any. Blocks: no. Owns: the buffer is the library's until the final event. Returns: 0, HWS_DONE, or an error; the event is HWS_EVENT_TAG_RECV.
     pub fn hws_message_recv(message: hws_id, buffer: *mut c_void, length: u64, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
 
+    /// Undo a probe or a receive with HWS_OP_TAKE: a receive that waits for the message gets it, else it is the first that the next one finds (the first after those that were returned before it). If its endpoint is being closed it is dropped.
+    ///
+    /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: the message is the library's. Returns: 0, HWS_E_STALE.
+    pub fn hws_message_return(message: hws_id) -> i32;
+
+    /// Undo a receive that has ended well: the message is received again, as hws_message_return() says. For whoever learns too late that nobody goes on with what was received, as a task that was cancelled.
+    ///
+    /// Threads: any. Blocks: as hws_message_return(). Owns: nothing: the buffer stays the caller's. Returns: 0, HWS_E_CLOSING, HWS_E_NO_MEMORY.
+    pub fn hws_tag_return(source: hws_id, buffer: *const c_void, length: u64, tag: u64) -> i32;
+
     /// Send bytes.
     ///
     /// Threads: any. Blocks: no. Owns: the buffer is the library's until the final event. Returns: as hws_tag_send().
@@ -1644,6 +1654,11 @@ unsafe extern "C" {
     ///
     /// Threads: any. Blocks: no. Owns: the buffer is the library's until the final event. Returns: as hws_tag_recv().
     pub fn hws_stream_recv(endpoint: hws_id, buffer: *mut c_void, length: u64, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
+
+    /// Undo a receive that has ended well: its bytes come next again, before those that a waiting receive may have got meanwhile. What other receives ended with meanwhile stays theirs: return the last one first.
+    ///
+    /// Threads: any. Blocks: as hws_message_return(). Owns: nothing: the buffer stays the caller's. Returns: 0, HWS_E_NO_MEMORY, or the endpoint's error if nothing can be received any more.
+    pub fn hws_stream_return(endpoint: hws_id, buffer: *const c_void, length: u64) -> i32;
 
     /// Set, replace or unset the handler of an active-message id on a worker, for all its endpoints. Messages that arrive without a handler are counted and dropped.
     ///
@@ -1726,6 +1741,16 @@ unsafe extern "C" {
     ///
     /// Threads: any. Blocks: no. Owns: the segments' data is the library's until the final event. Returns: 0, HWS_DONE, HWS_E_TRUNCATED (a segment is too short), HWS_E_INVALID (another count, a null base), or the endpoint's error when the peer is gone and data was still there.
     pub fn hws_multi_fetch(buffer: hws_id, segments: *const hws_segment, count: u64, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
+
+    /// Undo a receive that ended with a list: the message is received again, as hws_message_return() says.
+    ///
+    /// Threads: any. Blocks: as hws_message_return(). Owns: the message is the library's. Returns: 0, HWS_E_STALE, HWS_E_INVALID (not of such a message), HWS_E_IN_USE (received in one step: the data has its place).
+    pub fn hws_multi_return(buffer: hws_id) -> i32;
+
+    /// Undo a multi-buffer receive whose data has come, by hws_multi_fetch() or in one step: the message is received again, as hws_message_return() says.
+    ///
+    /// Threads: any. Blocks: as hws_message_return(). Owns: nothing: the segments stay the caller's. Returns: 0, HWS_E_CLOSING, HWS_E_NO_MEMORY, HWS_E_BUFFER_KIND, HWS_E_INVALID (a null base).
+    pub fn hws_segments_return(endpoint: hws_id, tag: u64, segments: *const hws_segment, count: u64) -> i32;
 
     /// Register memory of the caller's with a context. Of a GPU's memory the CUDA context that is current now is kept, see GPU in section 9.
     ///

@@ -296,10 +296,22 @@ def tag_probe(source: int, tag: int, mask: int) -> tuple[Record, int]:
     """Look for a message that has arrived and was not received."""
 def message_recv(message: int, buffer: Buffer, opts: Options = None) -> tuple[int, int | Record]:
     """Receive the data of a message that a probe took."""
+def message_return(message: int) -> None:
+    """
+    Undo a probe or a receive with HWS_OP_TAKE: a receive that waits for the message gets it, else it is the
+    first that the next one finds (the first after those that were returned before it).
+    """
+def tag_return(source: int, buffer: Buffer, tag: int) -> None:
+    """Undo a receive that has ended well: the message is received again, as hws_message_return() says."""
 def stream_send(endpoint: int, buffer: Buffer, opts: Options = None) -> tuple[int, int | Record]:
     """Send bytes."""
 def stream_recv(endpoint: int, buffer: Buffer, opts: Options = None) -> tuple[int, int | Record]:
     """Receive bytes: as many as are there, or with HWS_OP_WAIT_ALL exactly `length`."""
+def stream_return(endpoint: int, buffer: Buffer) -> None:
+    """
+    Undo a receive that has ended well: its bytes come next again, before those that a waiting receive may
+    have got meanwhile.
+    """
 def am_handler(worker: int, am_id: int, opts: Options = None) -> None:
     """Set, replace or unset the handler of an active-message id on a worker, for all its endpoints."""
 def am_send(
@@ -344,6 +356,13 @@ def multi_recv(
     """Receive a multi-buffer message from one endpoint, or from any endpoint of a worker."""
 def multi_fetch(buffer: int, segments: Sequence[Buffer], opts: Options = None) -> tuple[int, int | Record]:
     """Move the data of a listed message into the receiver's memory."""
+def multi_return(buffer: int) -> None:
+    """Undo a receive that ended with a list: the message is received again, as hws_message_return() says."""
+def segments_return(endpoint: int, tag: int, segments: Sequence[Buffer]) -> None:
+    """
+    Undo a multi-buffer receive whose data has come, by hws_multi_fetch() or in one step: the message is
+    received again, as hws_message_return() says.
+    """
 def mem_register(context: int, base: Buffer, opts: Options = None) -> int:
     """Register memory of the caller's with a context."""
 def mem_alloc(context: int, length: int, opts: Options = None) -> int:

@@ -1,0 +1,247 @@
+/*
+ * Receives that are undone: what a receive brought is given back, because whoever asked for it is gone, and
+ * is the next that a receive finds. A receive that is posted already gets it at once.
+ */
+#include "guard.h"
+#include "error.h"
+#include "multi.h"
+#include "post.h"
+#include "progress.h"
+#include "stream.h"
+#include "tag.h"
+
+/* Give the worker back; who sleeps may have something to tell now. */
+static void leave(struct hws__worker *w, bool nested)
+{
+    bool wake = !nested && hws__asleep(w) && hws__wants_wake(w);
+
+    hws__disown(w, nested);
+    if (wake) {
+        hws__wake(w);
+    }
+}
+
+/* Own the worker of a source that is still what it was. */
+static int32_t enter(const struct hws__post *p, bool *nested)
+{
+    *nested = hws__own(p->worker);
+    if (atomic_load(p->ep != NULL ? &p->ep->obj.id : &p->worker->obj.id) != p->source) {
+        hws__disown(p->worker, *nested);
+        return hws__id_error(&hws__objects, p->source, 0);
+    }
+    if (p->ep != NULL ? p->ep->closing : p->worker->closing) {
+        hws__disown(p->worker, *nested);
+        return hws__fail(HWS_E_CLOSING, p->source, "nobody can receive it again");
+    }
+    return HWS_OK;
+}
+
+/* The message of an id, taken from its user under ownership of its worker. */
+static int32_t enter_message(hws_id id, uint32_t kind, struct hws__message **out, bool *nested)
+{
+    int32_t r = HWS_OK;
+    struct hws__message *m = hws__obj_get(id, kind, &r);
+
+    if (m == NULL) {
+        return r;
+    }
+    *nested = hws__own(m->worker);
+    if (hws__obj_find(&hws__objects, id) != m) {
+        hws__disown(m->worker, *nested);
+        return hws__id_error(&hws__objects, id, kind);
+    }
+    *out = m;
+    return HWS_OK;
+}
+
+static void take_from_user(struct hws__message *m)
+{
+    hws__list_remove(&m->kept);
+    hws__obj_hide(&m->obj);
+    m->returned = true;
+}
+
+/* A closed endpoint's messages are dropped with it. */
+static bool is_over(const struct hws__message *m)
+{
+    return m->ep != NULL && (m->ep->obj.id != m->ep_id || m->ep->closing);
+}
+
+/* A tagged message waits for its receive, or has met it. */
+static void offer(struct hws__worker *w, struct hws__message *m)
+{
+    struct hws__scope *scope = m->ep != NULL ? &m->ep->scope : &w->address_scope;
+    struct hws__op *op;
+
+    if (is_over(m)) {
+        hws__message_release(m);
+    } else if ((op = hws__match_arrived(scope, &w->scope, m->tag)) != NULL) {
+        hws__message_meet(op, m);
+    } else {
+        hws__match_wait(scope, &w->scope, m);
+    }
+}
+
+static void offer_multi(struct hws__worker *w, struct hws__message *m)
+{
+    struct hws__op *op;
+
+    if (is_over(m)) {
+        hws__message_release(m);
+    } else if ((op = hws__match_arrived(&m->ep->multi_scope, &w->multi_scope, m->tag)) != NULL) {
+        hws__multi_meet(op, m->multi);
+    } else {
+        hws__match_wait(&m->ep->multi_scope, &w->multi_scope, m);
+    }
+}
+
+int32_t hws_message_return(hws_id message)
+{
+    struct hws__message *m = NULL;
+    struct hws__worker *w;
+    bool nested = false;
+    int32_t r;
+
+    HWS__ENTER();
+    if ((r = enter_message(message, HWS_KIND_MESSAGE, &m, &nested)) < 0) {
+        return r;
+    }
+    w = m->worker;
+    take_from_user(m);
+    offer(w, m);
+    leave(w, nested);
+    return HWS_OK;
+}
+
+/* A message of bytes that were received before; of the worker alone if that received it. */
+static int32_t return_bytes(struct hws__post *p)
+{
+    struct hws__message *m = hws__message_take(p->worker, HWS_KIND_MESSAGE);
+
+    if (m == NULL || hws__message_fill(m, NULL, p->buffer, p->length, 0) == UCS_ERR_NO_MEMORY) {
+        if (m != NULL) {
+            hws__message_release(m);
+        }
+        return hws__fail(HWS_E_NO_MEMORY, p->source, "no memory for a message that is given back");
+    }
+    m->ep = p->ep;
+    m->ep_id = p->ep != NULL ? p->source : 0;
+    m->tag = p->tag;
+    m->returned = true;
+    offer(p->worker, m);
+    return HWS_OK;
+}
+
+int32_t hws_tag_return(hws_id source, const void *buffer, uint64_t length, uint64_t tag)
+{
+    struct hws__post p;
+    bool nested = false;
+    int32_t r;
+
+    HWS__ENTER();
+    hws__post_init(&p, NULL, HWS_EVENT_TAG_RECV, source, buffer, length);
+    p.tag = tag;
+    if ((r = hws__post_source(&p)) < 0) {
+        return r;
+    }
+    if (buffer == NULL && length != 0) {
+        return hws__fail(HWS_E_INVALID, source, "the buffer is null");
+    }
+    if ((r = enter(&p, &nested)) < 0) {
+        return r;
+    }
+    r = return_bytes(&p);
+    leave(p.worker, nested);
+    return r;
+}
+
+int32_t hws_multi_return(hws_id buffer)
+{
+    struct hws__message *m = NULL;
+    struct hws__worker *w;
+    bool nested = false;
+    int32_t r;
+
+    HWS__ENTER();
+    if ((r = enter_message(buffer, HWS_KIND_BUFFER, &m, &nested)) < 0) {
+        return r;
+    }
+    w = m->worker;
+    if (m->multi == NULL || m->multi->ours) {
+        r = m->multi == NULL
+                ? hws__fail(HWS_E_INVALID, buffer, "the buffer is not of a multi-buffer message")
+                : hws__fail(HWS_E_IN_USE, buffer, "the data was fetched");
+    } else {
+        take_from_user(m);
+        offer_multi(w, m);
+    }
+    leave(w, nested);
+    return r;
+}
+
+static int32_t check_segments(hws_id source, const hws_segment *segments, uint64_t count)
+{
+    if (segments == NULL && count != 0) {
+        return hws__fail(HWS_E_INVALID, source, "segments is null");
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        if (segments[i].base == NULL && segments[i].length != 0) {
+            return hws__fail(HWS_E_INVALID, source, "segment %llu is null", (unsigned long long)i);
+        }
+        if (segments[i].memory_kind != HWS_MEMORY_HOST) {
+            return hws__fail(HWS_E_BUFFER_KIND, source, "segment %llu is not in host memory",
+                             (unsigned long long)i);
+        }
+    }
+    return HWS_OK;
+}
+
+int32_t hws_segments_return(hws_id endpoint, uint64_t tag, const hws_segment *segments,
+                            uint64_t count)
+{
+    struct hws__message *m;
+    struct hws__post p;
+    bool nested = false;
+    int32_t r;
+
+    HWS__ENTER();
+    hws__post_init(&p, NULL, HWS_EVENT_MULTI_RECV, endpoint, NULL, 0);
+    if ((r = hws__post_endpoint(&p)) < 0 || (r = check_segments(endpoint, segments, count)) < 0 ||
+        (r = enter(&p, &nested)) < 0) {
+        return r;
+    }
+    if ((m = hws__multi_of(p.ep, tag, segments, count)) == NULL) {
+        r = hws__fail(HWS_E_NO_MEMORY, endpoint, "no memory for a message that is given back");
+    } else {
+        m->returned = true;
+        offer_multi(p.worker, m);
+    }
+    leave(p.worker, nested);
+    return r;
+}
+
+int32_t hws_stream_return(hws_id endpoint, const void *buffer, uint64_t length)
+{
+    struct hws__post p;
+    bool nested = false;
+    int32_t r;
+
+    HWS__ENTER();
+    hws__post_init(&p, NULL, HWS_EVENT_STREAM_RECV, endpoint, buffer, length);
+    if ((r = hws__post_endpoint(&p)) < 0) {
+        return r;
+    }
+    if (buffer == NULL && length != 0) {
+        return hws__fail(HWS_E_INVALID, endpoint, "the buffer is null");
+    }
+    if ((r = enter(&p, &nested)) < 0) {
+        return r;
+    }
+    if (!p.ep->open && !p.ep->peer_closed) {
+        r = hws__endpoint_refuse(p.ep, endpoint);
+    } else if (length != 0) {
+        r = hws__stream_return(p.ep, buffer, length);
+    }
+    leave(p.worker, nested);
+    return r;
+}
