@@ -66,6 +66,7 @@ static PyObject *context_open(PyObject *self, PyObject *args)
 ID_CALL(close_id, hws_close)
 ID_CALL(abort_id, hws_abort)
 ID_CALL(cancel_id, hws_cancel)
+ID_CALL(message_return, hws_message_return)
 ID_CALL(kind, hws_kind)
 ID_CALL(accept_peer, hws_accept)
 ID_CALL(reject_peer, hws_reject)
@@ -227,6 +228,7 @@ PyMethodDef functions[] = {{"context_open", context_open, METH_VARARGS, NULL},
                            {"close_wait", close_wait, METH_VARARGS, NULL},
                            {"abort", abort_id, METH_O, NULL},
                            {"cancel", cancel_id, METH_O, NULL},
+                           {"message_return", message_return, METH_O, NULL},
                            {"kind", kind, METH_O, NULL},
                            {"accept", accept_peer, METH_O, NULL},
                            {"reject", reject_peer, METH_O, NULL},

@@ -18,6 +18,46 @@ static struct endpoint *opened(PyObject *self)
 
 /* ---- Tagged messages ---- */
 
+/* The operation for the next usual send. Null with an error set. */
+static struct op *spare_of(struct core *c)
+{
+    if (c->spare == NULL && (c->spare = op_new(c, RESULT_NONE)) != NULL) {
+        op_options(c->spare, 0, HWS_OP_INLINE, HWS_MEMORY_HOST, &c->sending);
+    }
+    return c->spare;
+}
+
+/* A send of the usual objects, with nothing but a tag: most of them need no operation, which waits for the one that does.
+ * False: it is none. */
+static inline bool send_usual(struct endpoint *e, PyObject *const *args, Py_ssize_t n,
+                              PyObject **out)
+{
+    struct core *c = e->core;
+    uint64_t tag = 0, length;
+    struct op *op;
+    void *data;
+    int32_t r;
+
+    if (n < 1 || n > 2 || !usual_memory(args[0], &data, &length)) {
+        return false;
+    }
+    *out = NULL;
+    if ((n == 2 && argument_number(args[1], &tag) < 0) || (op = spare_of(c)) == NULL) {
+        return true;
+    }
+    r = hws_tag_send(e->id, data, length, tag, &c->sending, &op->id);
+    if (r == HWS_DONE) {
+        *out = Py_NewRef((PyObject *)c->done);
+    } else if (r < 0) {
+        raise_last(r);
+    } else {
+        c->spare = NULL;
+        posting_lend(op, args[0]);
+        *out = op_posted(op, r);
+    }
+    return true;
+}
+
 PyObject *endpoint_send(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
     static struct signature signature = {
@@ -27,8 +67,12 @@ PyObject *endpoint_send(PyObject *self, PyObject *const *args, Py_ssize_t n, PyO
     struct posting p;
     PyObject *a[5];
     uint64_t tag = 0;
+    PyObject *sent;
     int32_t r;
 
+    if (e != NULL && kwnames == NULL && send_usual(e, args, n, &sent)) {
+        return sent;
+    }
     if (e == NULL || arguments(&signature, args, n, kwnames, a) < 0 ||
         argument_number(a[1], &tag) < 0 || argument_flag(a[3], 1, &sync) < 0 ||
         posting_prepare(&p, e->core, a[0], false, RESULT_NONE, a[2], HWS_OP_INLINE) < 0 ||
@@ -54,6 +98,7 @@ static PyObject *receive(struct core *c, hws_id source, PyObject *const *a)
         posting_prepare(&p, c, a[0], true, RESULT_LENGTH, a[3], HWS_OP_INLINE) < 0) {
         return NULL;
     }
+    posting_returns(&p, BACK_TAG);
     p.opts.result = &done;
     r = hws_tag_recv(source, p.data, p.length, tag, mask, &p.opts, &p.op->id);
     return posting_posted(&p, r, &done);
@@ -165,6 +210,7 @@ static PyObject *message_recv(PyObject *self, PyObject *args)
         posting_prepare(&p, c, buffer, true, RESULT_LENGTH, timeout, HWS_OP_INLINE) < 0) {
         return NULL;
     }
+    posting_returns(&p, BACK_TAG);
     p.opts.result = &done;
     return posting_posted(&p, hws_message_recv(message, p.data, p.length, &p.opts, &p.op->id),
                           &done);
@@ -205,6 +251,7 @@ PyObject *endpoint_stream_recv(PyObject *self, PyObject *const *args, Py_ssize_t
         posting_prepare(&p, e->core, a[0], true, RESULT_LENGTH, a[2], flags) < 0) {
         return NULL;
     }
+    posting_returns(&p, BACK_STREAM);
     p.opts.result = &done;
     return posting_posted(&p, hws_stream_recv(e->id, p.data, p.length, &p.opts, &p.op->id), &done);
 }

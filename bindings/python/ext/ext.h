@@ -60,7 +60,9 @@ struct core {
     _Atomic uint32_t blocked;         /* threads in a blocking wait of this worker */
     PyObject *worker;                 /* borrowed; null once the Python object is gone */
     struct op *done;                  /* for everything that is done already; the worker's */
-    uint32_t ops;                     /* operations that hold a reference together; GIL */
+    struct op *spare;    /* for the next send, if UCX keeps its message; the worker's */
+    hws_op_opts sending; /* of that send */
+    uint32_t ops;        /* operations that hold a reference together; GIL */
     struct binding *bindings;
     bool closed;
     uint32_t spin_ns, spin_now; /* how long an await spins; adapted to what came of it */
@@ -77,10 +79,13 @@ enum result {
     RESULT_KEEP,    /* the object kept with it */
     RESULT_CALL,    /* `keep` is called with the operation */
     RESULT_ID,      /* source of the event */
-    RESULT_MESSAGE, /* the same: a message, which is closed if nobody goes on with it */
+    RESULT_MESSAGE, /* the same: a message, which is returned if nobody goes on with it */
     RESULT_MULTI,   /* the list of a multi-buffer message, made of `multi` */
     RESULT_TAG      /* tag of the event */
 };
+
+/** How what an operation brought goes back, see op_return.c. */
+enum back { BACK_NONE, BACK_TAG, BACK_STREAM, BACK_LIST, BACK_SEGMENTS };
 
 /** An operation: awaitable, future and coroutine at once. It is its own keeper while it goes on. */
 struct op {
@@ -95,9 +100,11 @@ struct op {
     char *text;                    /* malloc */
     const hws_multi_detail *multi; /* ours to close until Python has it */
     uint8_t result;
+    uint8_t back; /* not none: buffer and `keep` stay until the result is taken */
     bool has_view, told, cancelled, blocking, waiting, yielded;
     bool handed;    /* ended in the progress of the thread that waits for it, which tells it */
     uint64_t since; /* when it went to sleep, where awaits spin less than they may; else 0 */
+    void *data;     /* the memory, if `back` says that its bytes may go back */
     Py_buffer view;
     PyObject *keep;
     PyObject *loop; /* where it is waited for, and that loop's thread */
@@ -239,6 +246,10 @@ PyObject *py_multi_send(PyObject *self, PyObject *args);
 PyObject *py_multi_recv(PyObject *self, PyObject *args);
 /** The listed message of an operation, as an object of Python; takes it from the operation. */
 PyObject *segments_new(struct op *op);
+/** hws_multi_return() of a list, which may be an object of Python already: a task that is woken asks for it first. */
+int32_t list_return(struct op *op);
+/** hws_segments_return() of what a fetch brought. */
+int32_t segments_return(const struct op *op);
 
 PyTypeObject *add_type(PyObject *module, const char *name, PyType_Spec *spec);
 

@@ -74,6 +74,36 @@ static PyObject *hold(PyObject *buffers, bool writable, hws_segment **segments, 
     return capsule;
 }
 
+/* Whether each buffer that a message is fetched into is in host memory; from now on as long as its segment. */
+static bool host_memory(PyObject *held, const hws_multi_detail *detail)
+{
+    struct holding *h = PyCapsule_GetPointer(held, NULL);
+    bool host = (uint64_t)h->count == detail->count;
+
+    for (Py_ssize_t i = 0; host && i < h->count; i++) {
+        host = h->memory[i].kind == HWS_MEMORY_HOST &&
+               h->memory[i].length >= detail->segments[i].length;
+        h->memory[i].length = detail->segments[i].length;
+    }
+    return host;
+}
+
+int32_t segments_return(const struct op *op)
+{
+    struct holding *h = PyCapsule_GetPointer(op->keep, NULL);
+    hws_segment *segments = calloc((size_t)h->count + 1, sizeof *segments);
+    int32_t r = HWS_E_NO_MEMORY;
+
+    for (Py_ssize_t i = 0; segments != NULL && i < h->count; i++) {
+        segments[i] = (hws_segment){.base = h->memory[i].data, .length = h->memory[i].length};
+    }
+    if (segments != NULL) {
+        r = hws_segments_return(op->source, op->tag, segments, (uint64_t)h->count);
+    }
+    free(segments);
+    return r;
+}
+
 /** multi_send(worker, endpoint, buffers, tag, timeout, coalesce, stream) */
 PyObject *py_multi_send(PyObject *self, PyObject *args)
 {
@@ -131,6 +161,7 @@ PyObject *py_multi_recv(PyObject *self, PyObject *args)
         (op = op_new(c, RESULT_MULTI)) == NULL) {
         return NULL;
     }
+    op->back = BACK_LIST;
     op_options(op, ns, HWS_OP_INLINE, 0, &o);
     o.result = &done;
     r = hws_multi_recv(source, tag, mask, &multi, &o, &op->id);
@@ -188,8 +219,9 @@ static struct segments *listed(PyObject *self)
     struct segments *s = (struct segments *)(void *)self;
 
     if (s->id == 0 || hws_kind(s->id) < 0) {
-        PyErr_SetString(PyExc_ValueError, s->id == 0 ? "the message was fetched or dropped already"
-                                                     : "the worker of this message is closed");
+        PyErr_SetString(PyExc_ValueError, s->id == 0
+                                              ? "the message was fetched, dropped or put back"
+                                              : "the worker of this message is closed");
         return NULL;
     }
     return s;
@@ -232,6 +264,7 @@ static PyObject *segments_fetch(PyObject *self, PyObject *args, PyObject *kwargs
     hws_segment *segments;
     struct segments *s;
     hws_op_opts o;
+    hws_event done;
     Py_ssize_t count;
     struct op *op;
     uint64_t ns;
@@ -247,14 +280,22 @@ static PyObject *segments_fetch(PyObject *self, PyObject *args, PyObject *kwargs
         free(segments);
         return NULL;
     }
+    op->back = host_memory(held, s->detail) ? BACK_SEGMENTS : BACK_NONE;
     replace(&op->keep, held);
     op_options(op, ns, HWS_OP_INLINE, 0, &o);
+    o.result = &done;
     r = hws_multi_fetch(s->id, segments, (uint64_t)count, &o, &op->id);
     if (r >= 0) {
         s->id = 0;
         s->detail = NULL;
     }
     free(segments);
+    if (r == HWS_DONE) {
+        op->status = done.status;
+        op->length = done.length;
+        op->tag = done.tag;
+        op->source = done.source;
+    }
     return op_posted(op, r);
 }
 
@@ -262,6 +303,44 @@ static PyObject *segments_drop_method(PyObject *self, PyObject *unused)
 {
     (void)unused;
     segments_drop((struct segments *)(void *)self);
+    Py_RETURN_NONE;
+}
+
+int32_t list_return(struct op *op)
+{
+    const hws_multi_detail *detail = op->multi;
+    struct segments *s;
+    hws_id id;
+
+    if (detail != NULL) {
+        op->multi = NULL;
+        return hws_multi_return(detail->buffer);
+    }
+    if (op->keep == NULL || Py_TYPE(op->keep) != segments_type) {
+        return HWS_OK;
+    }
+    s = (struct segments *)(void *)op->keep;
+    id = s->id;
+    s->id = 0;
+    s->detail = NULL;
+    return id != 0 ? hws_multi_return(id) : HWS_OK;
+}
+
+static PyObject *segments_put_back(PyObject *self, PyObject *unused)
+{
+    struct segments *s = listed(self);
+    int32_t r;
+
+    (void)unused;
+    if (s == NULL) {
+        return NULL;
+    }
+    r = hws_multi_return(s->id);
+    s->id = 0;
+    s->detail = NULL;
+    if (r < 0) {
+        return raise_last(r);
+    }
     Py_RETURN_NONE;
 }
 
@@ -317,6 +396,9 @@ int multi_import(PyObject *module)
         {"fetch", (PyCFunction)(void (*)(void))segments_fetch, METH_VARARGS | METH_KEYWORDS,
          "fetch($self, /, buffers, timeout=None)\n--\n\n"
          "Move the data into writable buffers, one for each segment and none shorter."},
+        {"put_back", segments_put_back, METH_NOARGS,
+         "put_back($self, /)\n--\n\n"
+         "Give the message back: the next receive that matches gets it."},
         {"drop", segments_drop_method, METH_NOARGS,
          "drop($self, /)\n--\n\nThrow the message away."},
         {NULL, NULL, 0, NULL}};

@@ -47,6 +47,7 @@ struct op *op_new(struct core *c, enum result result)
     op->length = 0;
     op->multi = NULL;
     op->result = (uint8_t)result;
+    op->back = BACK_NONE;
     op->told = op->cancelled = op->blocking = op->waiting = op->yielded = op->handed = false;
     op->since = 0;
     return op;
@@ -66,10 +67,6 @@ void op_give_back(struct op *op)
 /* What few operations have. */
 static void drop_rest(struct op *op)
 {
-    if (op->multi != NULL) {
-        hws_close(op->multi->buffer);
-        op->multi = NULL;
-    }
     Py_CLEAR(op->loop);
     Py_CLEAR(op->callback);
     Py_CLEAR(op->context);
@@ -86,13 +83,14 @@ static void op_dealloc(PyObject *self)
     struct core *c = op->core;
     PyTypeObject *type;
 
-    if (op->result == RESULT_MESSAGE && atomic_load(&op->ended) && op->status >= 0) {
-        hws_close(op->source);
+    if ((op->result == RESULT_MESSAGE || op->multi != NULL) && op_return(op) < 0) {
+        PyErr_WriteUnraisable(NULL);
     }
+    op->back = BACK_NONE;
     op->result = RESULT_NONE;
     op_give_back(op);
-    if (op->multi != NULL || op->loop != NULL || op->callback != NULL || op->text != NULL ||
-        op->ucp != NULL || op->untaken != NULL) {
+    if (op->loop != NULL || op->callback != NULL || op->text != NULL || op->ucp != NULL ||
+        op->untaken != NULL) {
         drop_rest(op);
     }
     if (--c->ops == 0) {
@@ -206,7 +204,9 @@ PyObject *op_posted(struct op *op, int32_t r)
     }
     atomic_store_explicit(&op->ended, 1, memory_order_relaxed);
     op->told = true;
-    op_give_back(op);
+    if (op->back == BACK_NONE) {
+        op_give_back(op);
+    }
     if (op->ucp != NULL) {
         ucp_told(op, false);
     }
@@ -284,6 +284,24 @@ PyObject *op_value(struct op *op)
         Py_RETURN_NONE;
     }
 }
+
+PyObject *op_take(struct op *op)
+{
+    PyObject *value = op_value(op);
+
+    if (op->result == RESULT_MESSAGE) {
+        op->result = RESULT_ID;
+    }
+    if (op->back != BACK_NONE && op->told) { /* a cancelled one may still bring its message */
+        op->back = BACK_NONE;
+        op_give_back(op);
+    }
+    if (op->untaken != NULL) {
+        Py_CLEAR(op->untaken);
+    }
+    return value;
+}
+
 static PyObject *get_blocking(PyObject *self, void *unused)
 {
     (void)unused;

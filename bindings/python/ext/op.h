@@ -11,6 +11,8 @@ void op_give_back(struct op *op);
 PyObject *op_failure(struct op *op);
 /** Its result, or null with its exception raised. */
 PyObject *op_value(struct op *op);
+/** The same for who goes on with it: there is nothing to return any more. */
+PyObject *op_take(struct op *op);
 
 /** Whether nobody needs to wait any more. */
 static inline bool op_over(const struct op *op)
@@ -39,6 +41,12 @@ PyObject *op_get_loop(PyObject *self, void *unused);
 PyObject *op_cancel(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *op_add_done_callback(PyObject *self, PyObject *const *args, Py_ssize_t n,
                                PyObject *kwnames);
+
+/* op_return.c */
+/** What it brought is the next one's, if it has ended well and nobody took its result. -1 with an error set. */
+int op_return(struct op *op);
+/** Who awaits it goes on without it: it is stopped, or returned. -1 with an error set. */
+int op_interrupt(struct op *op);
 
 /* op_wait.c */
 /** The running loop is the one where it is waited for. -1 with an error set. */

@@ -70,7 +70,12 @@ void op_tell(struct op *op, struct binding *direct)
     struct core *c = op->core;
 
     op->told = true;
-    op_give_back(op);
+    if (op->cancelled && op_return(op) < 0) { /* it was cancelled too late */
+        PyErr_WriteUnraisable((PyObject *)op);
+    }
+    if (op->back == BACK_NONE || op->cancelled) {
+        op_give_back(op);
+    }
     if (op->ucp != NULL) {
         ucp_told(op, op->callback != NULL && (direct == NULL || direct->loop != op->loop));
     }
@@ -117,21 +122,6 @@ PyObject *op_cancel(PyObject *self, PyObject *args, PyObject *kwargs)
     return PyBool_FromLong(op_stop((struct op *)(void *)self));
 }
 
-/* Who awaits it goes on without it: it is stopped, or what it brought taken back. */
-static int interrupted(struct op *op)
-{
-    PyObject *untaken = op->untaken, *r;
-
-    if (op_stop(op) || untaken == NULL || op->cancelled || op->result != RESULT_KEEP) {
-        return 0;
-    }
-    op->untaken = NULL;
-    r = PyObject_CallFunctionObjArgs(untaken, op->keep, NULL);
-    Py_DECREF(untaken);
-    Py_XDECREF(r);
-    return r == NULL ? -1 : 0;
-}
-
 /* throw(exception) and throw(type, value, traceback): the task that awaits is interrupted. */
 PyObject *op_throw(PyObject *self, PyObject *args)
 {
@@ -140,7 +130,7 @@ PyObject *op_throw(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "O|OO:throw", &type, &val, &tb)) {
         return NULL;
     }
-    if (interrupted((struct op *)(void *)self) < 0) {
+    if (op_interrupt((struct op *)(void *)self) < 0) {
         return NULL;
     }
     if (PyExceptionInstance_Check(type)) {
@@ -156,7 +146,7 @@ PyObject *op_throw(PyObject *self, PyObject *args)
 PyObject *op_close(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    if (interrupted((struct op *)(void *)self) < 0) {
+    if (op_interrupt((struct op *)(void *)self) < 0) {
         return NULL;
     }
     Py_RETURN_NONE;
@@ -164,10 +154,24 @@ PyObject *op_close(PyObject *self, PyObject *unused)
 
 /* ---- The interface of a future ---- */
 
+/* Who asks without awaiting it may use the buffer once it hears of the end. A task's own waking asks as well, which is not
+ * to go on yet. */
+static void leave_buffer(struct op *op)
+{
+    if (op->told && !op->waiting && !op->yielded) {
+        op->back = BACK_NONE;
+        op_give_back(op);
+    }
+}
+
 PyObject *op_done(PyObject *self, PyObject *unused)
 {
+    struct op *op = (struct op *)(void *)self;
+    bool over = op_over(op);
+
     (void)unused;
-    return PyBool_FromLong(op_over((struct op *)(void *)self));
+    leave_buffer(op);
+    return PyBool_FromLong(over);
 }
 
 PyObject *op_cancelled(PyObject *self, PyObject *unused)
@@ -185,6 +189,7 @@ PyObject *op_result(PyObject *self, PyObject *unused)
         PyErr_SetString(invalid_state, "the operation goes on");
         return NULL;
     }
+    leave_buffer(op);
     return op_value(op);
 }
 

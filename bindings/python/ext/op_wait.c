@@ -79,20 +79,6 @@ static int spin(struct op *op)
     return callback_raise();
 }
 
-/* Its value, for who goes on with it. */
-static PyObject *value_taken(struct op *op)
-{
-    PyObject *value = op_value(op);
-
-    if (op->result == RESULT_MESSAGE) {
-        op->result = RESULT_ID;
-    }
-    if (op->untaken != NULL) {
-        Py_CLEAR(op->untaken);
-    }
-    return value;
-}
-
 /* Whether the loop must get its turn before an operation that is done may go on. */
 static bool turn_due(struct core *c)
 {
@@ -151,7 +137,7 @@ PySendResult op_send(PyObject *self, PyObject *arg, PyObject **out)
             return PYGEN_NEXT;
         }
         op->yielded = false;
-        *out = value_taken(op);
+        *out = op_take(op);
         return *out == NULL ? PYGEN_ERROR : PYGEN_RETURN;
     }
     if (op_bind(op) < 0) {
@@ -254,6 +240,18 @@ PyObject *op_await(PyObject *self)
 }
 /* ---- Blocking ---- */
 
+/* Stop waiting because of an error, which stays set. */
+static void interrupt_raising(struct op *op)
+{
+    PyObject *type, *value, *traceback;
+
+    PyErr_Fetch(&type, &value, &traceback);
+    if (op_interrupt(op) < 0) {
+        PyErr_WriteUnraisable((PyObject *)op);
+    }
+    PyErr_Restore(type, value, traceback);
+}
+
 /* Sleep and make progress until it has ended. -1 with an error set. */
 static int block(struct op *op, uint64_t timeout)
 {
@@ -277,7 +275,7 @@ static int block(struct op *op, uint64_t timeout)
         atomic_fetch_sub(&c->blocked, 1);
         op_settle(op);
         if (callback_raise() < 0 || PyErr_CheckSignals() < 0) {
-            op_stop(op);
+            interrupt_raising(op);
             return -1;
         }
     }
@@ -299,7 +297,7 @@ PyObject *op_block(PyObject *self, uint64_t timeout_ns)
             binding_look_again(op->core);
         }
         if (callback_raise() < 0) {
-            op_stop(op);
+            interrupt_raising(op);
             Py_DECREF(self);
             return NULL;
         }
@@ -308,7 +306,11 @@ PyObject *op_block(PyObject *self, uint64_t timeout_ns)
         if (!op->told && !op->cancelled) {
             op_settle(op);
         }
-        r = callback_raise() < 0 ? NULL : value_taken(op);
+        if (callback_raise() == 0) {
+            r = op_take(op);
+        } else {
+            interrupt_raising(op);
+        }
     }
     Py_DECREF(self);
     return r;

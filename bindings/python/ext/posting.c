@@ -1,7 +1,7 @@
 #include "posting.h"
 
-/* Memory of the object for the operation. The usual objects come first: bytes never change, and a
- * bytearray that is sent cannot change before the call returns, so they are not asked for a view. */
+/* Memory of the object for the operation. The usual objects come first: they are asked for a view, or kept, only if
+ * the operation goes on. */
 static int lend(struct posting *p, PyObject *buffer, bool writable)
 {
     struct op *op = p->op;
@@ -9,16 +9,7 @@ static int lend(struct posting *p, PyObject *buffer, bool writable)
 
     p->lend = NULL;
     p->opts.memory_kind = HWS_MEMORY_HOST;
-    if (!writable && PyBytes_CheckExact(buffer)) {
-        p->data = PyBytes_AsString(buffer);
-        p->length = (uint64_t)PyBytes_Size(buffer);
-        Py_INCREF(buffer);
-        op->keep = buffer;
-        return 0;
-    }
-    if (!writable && PyByteArray_CheckExact(buffer)) {
-        p->data = PyByteArray_AsString(buffer);
-        p->length = (uint64_t)PyByteArray_Size(buffer);
+    if (!writable && usual_memory(buffer, &p->data, &p->length)) {
         p->lend = buffer;
         return 0;
     }
@@ -56,6 +47,25 @@ int posting_prepare(struct posting *p, struct core *c, PyObject *buffer, bool wr
     return 0;
 }
 
+void posting_returns(struct posting *p, enum back back)
+{
+    if (p->opts.memory_kind == HWS_MEMORY_HOST) {
+        p->op->back = (uint8_t)back;
+        p->op->data = p->data;
+    }
+}
+
+void posting_lend(struct op *op, PyObject *buffer)
+{
+    if (PyBytes_CheckExact(buffer)) {
+        op->keep = Py_NewRef(buffer);
+    } else if (PyObject_GetBuffer(buffer, &op->view, PyBUF_SIMPLE) == 0) {
+        op->has_view = true;
+    } else {
+        PyErr_WriteUnraisable(buffer);
+    }
+}
+
 int posting_stream(struct posting *p, PyObject *stream)
 {
     return op_stream(p->op, stream, &p->opts);
@@ -71,12 +81,7 @@ PyObject *posting_posted(struct posting *p, int32_t r, const hws_event *done)
         op->tag = done->tag;
         op->source = done->source;
     } else if (r == HWS_OK && p->lend != NULL) {
-        /* The GIL was held since: nothing has changed, and nobody has given the buffer back. */
-        if (PyObject_GetBuffer(p->lend, &op->view, PyBUF_SIMPLE) == 0) {
-            op->has_view = true;
-        } else {
-            PyErr_WriteUnraisable(p->lend);
-        }
+        posting_lend(op, p->lend);
     }
     return op_posted(op, r);
 }

@@ -4,6 +4,22 @@
 
 #include "ext.h"
 
+/** The object's memory if it is bytes, or a bytearray that can't change its size as long as the GIL is held. */
+static inline bool usual_memory(PyObject *buffer, void **data, uint64_t *length)
+{
+    if (PyBytes_CheckExact(buffer)) {
+        *data = PyBytes_AsString(buffer);
+        *length = (uint64_t)PyBytes_Size(buffer);
+        return true;
+    }
+    if (PyByteArray_CheckExact(buffer)) {
+        *data = PyByteArray_AsString(buffer);
+        *length = (uint64_t)PyByteArray_Size(buffer);
+        return true;
+    }
+    return false;
+}
+
 /** A posting under way. */
 struct posting {
     struct op *op;
@@ -16,6 +32,12 @@ struct posting {
 /** -1 with an error set. `timeout` may be null. */
 int posting_prepare(struct posting *p, struct core *c, PyObject *buffer, bool writable,
                     enum result result, PyObject *timeout, uint32_t flags);
+
+/** What it brings into host memory can be returned. */
+void posting_returns(struct posting *p, enum back back);
+
+/** The object lends its memory to an operation that goes on: usual_memory() had it. The GIL was held since. */
+void posting_lend(struct op *op, PyObject *buffer);
 
 /** As op_stream(). */
 int posting_stream(struct posting *p, PyObject *stream);

@@ -117,6 +117,7 @@ static void worker_dealloc(PyObject *self)
             core_abandon(c);
         }
         Py_CLEAR(c->done);
+        Py_CLEAR(c->spare);
         core_unref(c);
     }
     free_object(self);

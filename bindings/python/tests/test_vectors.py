@@ -72,6 +72,7 @@ def calls(worker):
         "hws_tag_send_sync": lambda id: endpoint(id).send(b"data", sync=True),
         "hws_tag_recv": lambda id: endpoint(id)._recv(bytearray(8)),
         "hws_tag_probe": lambda id: _core.probe(id, 1, 1, False),
+        "hws_message_return": _core.message_return,
         "hws_message_recv": lambda id: _core.message_recv(worker, id, bytearray(8), None),
         "hws_stream_send": lambda id: endpoint(id).stream_send(b"data"),
         "hws_stream_recv": lambda id: endpoint(id).stream_recv(bytearray(8)),
@@ -146,6 +147,7 @@ def test_ids(calls, calls_of_objects):
 def test_every_function_is_called_or_excluded(calls, calls_of_objects):
     there = {v["function"] for v in vectors("ids")} - set(EXCLUDED)
     # The descriptor is asked for when a worker opens, never later; Segments of a closed worker know by themselves; a
-    # message whose buffer is gone with its worker needs no taking.
-    alone = {"hws_worker_fd", "hws_multi_fetch", "hws_buffer_taken"}
+    # message whose buffer is gone with its worker needs no taking. What is returned is an operation's: it has ended.
+    alone = {"hws_worker_fd", "hws_multi_fetch", "hws_multi_return", "hws_buffer_taken"}
+    alone |= {"hws_tag_return", "hws_stream_return", "hws_segments_return"}
     assert there == set(calls) | set(calls_of_objects) | alone

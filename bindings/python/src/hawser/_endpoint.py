@@ -45,7 +45,11 @@ class Endpoint(_core.Endpoint):
     async def _recv_sized(self, tag: int, mask: int, timeout: float | None) -> bytearray:
         taken = _core.take(self.worker, self.id, tag, mask, timeout)
         message = await taken
-        data = bytearray(taken.length)
+        try:
+            data = bytearray(taken.length)
+        except MemoryError:
+            _core.message_return(message)
+            raise
         await _core.message_recv(self.worker, message, data, timeout)
         return data
 

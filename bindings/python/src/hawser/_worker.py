@@ -303,6 +303,12 @@ class Message(Probed):
         self._id = 0
         return operation
 
+    def put_back(self) -> None:
+        """Give it back: the next receive that matches gets it."""
+        if self._id:
+            _core.message_return(self._id)
+            self._id = 0
+
     def drop(self) -> None:
         """Throw it away."""
         if self._id:

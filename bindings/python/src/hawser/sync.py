@@ -70,7 +70,11 @@ class Endpoint(_core.SyncEndpoint):
     def _recv_sized(self, tag: int, mask: int, timeout: float | None) -> bytearray:
         taken = _core.take(self.worker, self.id, tag, mask, timeout)
         message = taken.wait()
-        data = bytearray(taken.length)
+        try:
+            data = bytearray(taken.length)
+        except MemoryError:
+            _core.message_return(message)
+            raise
         _core.message_recv(self.worker, message, data, timeout).wait()
         return data
 
