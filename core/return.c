@@ -113,7 +113,13 @@ int32_t hws_message_return(hws_id message)
     return HWS_OK;
 }
 
-/* A message of bytes that were received before; of the worker alone if that received it. */
+/* What was received from a worker, or from a plain worker address, has no source. */
+static bool has_source(const struct hws__endpoint *ep)
+{
+    return ep != NULL && !(ep->raw && ep->reason == HWS_REASON_ADDRESS);
+}
+
+/* A message of bytes that were received before. */
 static int32_t return_bytes(struct hws__post *p)
 {
     struct hws__message *m = hws__message_take(p->worker, HWS_KIND_MESSAGE);
@@ -124,8 +130,10 @@ static int32_t return_bytes(struct hws__post *p)
         }
         return hws__fail(HWS_E_NO_MEMORY, p->source, "no memory for a message that is given back");
     }
-    m->ep = p->ep;
-    m->ep_id = p->ep != NULL ? p->source : 0;
+    if (has_source(p->ep)) {
+        m->ep = p->ep;
+        m->ep_id = p->source;
+    }
     m->tag = p->tag;
     m->returned = true;
     offer(p->worker, m);

@@ -929,9 +929,9 @@ HWS_API int32_t hws_message_recv(hws_id message, void *buffer, uint64_t length,
                                  const hws_op_opts *opts, hws_id *op);
 
 /**
- * Undo a probe or a receive with HWS_OP_TAKE: a receive that waits for the message gets it, else it is the
- * first that the next one finds (the first after those that were returned before it). If its endpoint is being
- * closed it is dropped.
+ * Undo a probe or a receive with HWS_OP_TAKE: a receive that waits for the message gets it (not one that
+ * waits on a raw endpoint, which UCX has), else it is the first that the next one finds, behind those that
+ * were returned before it. If its endpoint is being closed it is dropped.
  * @param message  stale after this call, unless it fails
  * @return 0, HWS_E_STALE
  * @thread any  @blocks for microseconds while another thread progresses the worker

@@ -65,6 +65,11 @@ static void exchange(t_pair *pair, hws_id from, hws_id source, uint64_t tag)
         CHECK_EQ(event.length, length);
         CHECK_EQ(event.tag, tag + i);
         CHECK_FILLED(in, length, i + tag);
+        CHECK_OK(hws_tag_return(source, in, length, tag + i));
+        memset(in, 0, length);
+        CHECK_OK(hws_tag_recv(source, in, 1 << 20, tag + i, ALL, NULL, &recv));
+        CHECK_EQ(WAIT_OK(pair, recv).length, length);
+        CHECK_FILLED(in, length, i + tag);
     }
     free(out);
     free(in);

@@ -259,6 +259,28 @@ CASE(what_returns_to_a_closing_endpoint_is_dropped)
     t_pair_close(&pair);
 }
 
+CASE(of_a_raw_endpoint)
+{
+    t_pair_opts opts = {.listener_flags = HWS_LISTENER_RAW, .endpoint_flags = HWS_ENDPOINT_RAW};
+    hws_id message = 0;
+    t_pair pair;
+
+    t_pair_open(&pair, &opts);
+    for (uint64_t n = 1; n <= 3; n++) {
+        send_number(&pair, n, 7);
+    }
+    CHECK_EQ(receive(&pair, pair.endpoint[1], 7), 1);
+    give_back(pair.endpoint[1], 1, 7);
+    CHECK_EQ(receive(&pair, pair.endpoint[1], 7), 1);
+    UNTIL(&pair, hws_tag_probe(pair.endpoint[1], 7, ALL, NULL, &message) == HWS_OK);
+    CHECK_OK(hws_message_return(message));
+    CHECK_EQ(receive(&pair, pair.worker[1], 7), 2);
+    give_back(pair.worker[1], 2, 7);
+    CHECK_EQ(receive(&pair, pair.worker[1], 7), 2);
+    CHECK_EQ(receive(&pair, pair.endpoint[1], 7), 3);
+    t_pair_close(&pair);
+}
+
 CASE(after_the_peer_has_gone)
 {
     t_pair pair;

@@ -631,7 +631,7 @@ int32_t hws_message_recv(hws_id message, void *buffer, uint64_t length, const hw
 %clear hws_id *op;
 
 %rename(message_return) hws_message_return;
-%feature("docstring") hws_message_return "Undo a probe or a receive with HWS_OP_TAKE: a receive that waits for the message gets it, else it is the first that the next one finds (the first after those that were returned before it)."
+%feature("docstring") hws_message_return "Undo a probe or a receive with HWS_OP_TAKE: a receive that waits for the message gets it (not one that waits on a raw endpoint, which UCX has), else it is the first that the next one finds, behind those that were returned before it."
 %thread hws_message_return;
 %apply int32_t HWS_ZERO { int32_t hws_message_return };
 int32_t hws_message_return(hws_id message);

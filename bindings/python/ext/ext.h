@@ -62,6 +62,8 @@ struct core {
     struct op *done;                  /* for everything that is done already; the worker's */
     struct op *spare;    /* for the next send, if UCX keeps its message; the worker's */
     hws_op_opts sending; /* of that send */
+    PyObject *length;    /* the bytes that the last receive gave, as an int; the worker's */
+    uint64_t length_was; /* and plainly */
     uint32_t ops;        /* operations that hold a reference together; GIL */
     struct binding *bindings;
     bool closed;

@@ -64,9 +64,14 @@ void op_give_back(struct op *op)
     }
 }
 
-/* What few operations have. */
-static void drop_rest(struct op *op)
+/* All that it holds, but for its core. */
+static void drop(struct op *op)
 {
+    if ((op->result == RESULT_MESSAGE || op->multi != NULL) && op_return(op) < 0) {
+        PyErr_WriteUnraisable(NULL);
+    }
+    op->result = RESULT_NONE;
+    op_give_back(op);
     Py_CLEAR(op->loop);
     Py_CLEAR(op->callback);
     Py_CLEAR(op->context);
@@ -77,21 +82,23 @@ static void drop_rest(struct op *op)
     op->text = NULL;
 }
 
+/* Most hold nothing when they are freed: one branch for all. */
+static inline bool holds_nothing(const struct op *op)
+{
+    return ((uintptr_t)op->keep | (uintptr_t)op->loop | (uintptr_t)op->callback |
+            (uintptr_t)op->text | (uintptr_t)op->ucp | (uintptr_t)op->untaken |
+            (uintptr_t)op->multi | (uintptr_t)op->has_view |
+            (uintptr_t)(op->result == RESULT_MESSAGE)) == 0;
+}
+
 static void op_dealloc(PyObject *self)
 {
     struct op *op = (struct op *)(void *)self;
     struct core *c = op->core;
     PyTypeObject *type;
 
-    if ((op->result == RESULT_MESSAGE || op->multi != NULL) && op_return(op) < 0) {
-        PyErr_WriteUnraisable(NULL);
-    }
-    op->back = BACK_NONE;
-    op->result = RESULT_NONE;
-    op_give_back(op);
-    if (op->loop != NULL || op->callback != NULL || op->text != NULL || op->ucp != NULL ||
-        op->untaken != NULL) {
-        drop_rest(op);
+    if (!holds_nothing(op)) {
+        drop(op);
     }
     if (--c->ops == 0) {
         core_unref(c);
@@ -244,23 +251,43 @@ PyObject *op_failure(struct op *op)
     return e != NULL && op->ucp != NULL && ucp_failed(op) ? ucp_failure(op, e) : e;
 }
 
+/* Raise its exception. */
+static PyObject *raise_failure(struct op *op)
+{
+    PyObject *e = op_failure(op);
+
+    if (e == Py_None) {
+        return e;
+    }
+    if (e != NULL) {
+        PyErr_SetObject((PyObject *)Py_TYPE(e), e);
+        Py_DECREF(e);
+    }
+    return NULL;
+}
+
+/* Messages of one worker are as long as the one before, as a rule: its number is kept. */
+static PyObject *length_object(struct core *c, uint64_t length)
+{
+    if (c->worker == NULL) { /* nobody would free it */
+        return PyLong_FromUnsignedLongLong(length);
+    }
+    if (c->length == NULL || c->length_was != length) {
+        Py_XDECREF(c->length);
+        c->length = PyLong_FromUnsignedLongLong(length);
+        c->length_was = length;
+    }
+    return Py_XNewRef(c->length);
+}
+
 PyObject *op_value(struct op *op)
 {
     if (op->cancelled || op->status < 0 || (op->ucp != NULL && ucp_failed(op))) {
-        PyObject *e = op_failure(op);
-
-        if (e == Py_None) {
-            return e;
-        }
-        if (e != NULL) {
-            PyErr_SetObject((PyObject *)Py_TYPE(e), e);
-            Py_DECREF(e);
-        }
-        return NULL;
+        return raise_failure(op);
     }
     switch (op->result) {
     case RESULT_LENGTH:
-        return PyLong_FromUnsignedLongLong(op->length);
+        return length_object(op->core, op->length);
     case RESULT_UCP:
         Py_RETURN_TRUE;
     case RESULT_ID:
@@ -285,7 +312,7 @@ PyObject *op_value(struct op *op)
     }
 }
 
-PyObject *op_take(struct op *op)
+static __attribute__((noinline)) PyObject *take_other(struct op *op)
 {
     PyObject *value = op_value(op);
 
@@ -300,6 +327,21 @@ PyObject *op_take(struct op *op)
         Py_CLEAR(op->untaken);
     }
     return value;
+}
+
+PyObject *op_take(struct op *op)
+{
+    PyObject *length;
+
+    /* The usual receive: most of what an await costs after its message has come is here. */
+    if (op->result != RESULT_LENGTH || op->status < 0 || !op->told || op->cancelled ||
+        op->ucp != NULL) {
+        return take_other(op);
+    }
+    length = length_object(op->core, op->length);
+    op->back = BACK_NONE;
+    op_give_back(op);
+    return length;
 }
 
 static PyObject *get_blocking(PyObject *self, void *unused)

@@ -42,7 +42,12 @@ static bool loop_is_busy(const struct binding *b)
 
 void op_settle(struct op *op)
 {
-    core_drain(op->core, NULL);
+    const struct core *c = op->core;
+
+    if (atomic_load_explicit(&c->signalled, memory_order_relaxed) != 0 ||
+        atomic_load_explicit(&c->arrived, memory_order_relaxed) != NULL) {
+        core_drain(op->core, NULL);
+    }
     if (op->handed && !op->told) {
         op_tell(op, NULL);
     }
@@ -64,6 +69,10 @@ static int spin(struct op *op)
     }
     busy = loop_is_busy(b);
     core_spin(c, op, busy ? 1 : QUICK);
+    if (op->handed) {
+        op_settle(op);
+        return callback_raise();
+    }
     if (!op_over(op) && !busy && spin_now >= 2000) {
         UNLOCKED(spin_unlocked(op, spin_now));
         c->spin_now =

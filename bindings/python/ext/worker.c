@@ -118,6 +118,7 @@ static void worker_dealloc(PyObject *self)
         }
         Py_CLEAR(c->done);
         Py_CLEAR(c->spare);
+        Py_CLEAR(c->length);
         core_unref(c);
     }
     free_object(self);

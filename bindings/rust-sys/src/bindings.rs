@@ -1635,7 +1635,7 @@ unsafe extern "C" {
     /// Threads: any. Blocks: no. Owns: the buffer is the library's until the final event. Returns: 0, HWS_DONE, or an error; the event is HWS_EVENT_TAG_RECV.
     pub fn hws_message_recv(message: hws_id, buffer: *mut c_void, length: u64, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
 
-    /// Undo a probe or a receive with HWS_OP_TAKE: a receive that waits for the message gets it, else it is the first that the next one finds (the first after those that were returned before it). If its endpoint is being closed it is dropped.
+    /// Undo a probe or a receive with HWS_OP_TAKE: a receive that waits for the message gets it (not one that waits on a raw endpoint, which UCX has), else it is the first that the next one finds, behind those that were returned before it. If its endpoint is being closed it is dropped.
     ///
     /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: the message is the library's. Returns: 0, HWS_E_STALE.
     pub fn hws_message_return(message: hws_id) -> i32;

@@ -298,8 +298,9 @@ def message_recv(message: int, buffer: Buffer, opts: Options = None) -> tuple[in
     """Receive the data of a message that a probe took."""
 def message_return(message: int) -> None:
     """
-    Undo a probe or a receive with HWS_OP_TAKE: a receive that waits for the message gets it, else it is the
-    first that the next one finds (the first after those that were returned before it).
+    Undo a probe or a receive with HWS_OP_TAKE: a receive that waits for the message gets it (not one that
+    waits on a raw endpoint, which UCX has), else it is the first that the next one finds, behind those that
+    were returned before it.
     """
 def tag_return(source: int, buffer: Buffer, tag: int) -> None:
     """Undo a receive that has ended well: the message is received again, as hws_message_return() says."""
