@@ -9,11 +9,15 @@
 /* How long the end of the process may wait for other threads: for a callback of the program's that does not return. */
 #define LIMIT_NS UINT64_C(2000000000)
 
+/* The same for a fork, which only does better if they are through. */
+#define FORK_NS UINT64_C(100000000)
+
 /* LOCK: leaf. What is below, but for the thread's own depth. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t left, never = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t left, opened = PTHREAD_COND_INITIALIZER;
 static uint32_t inside;
-static bool shut;
+static bool shut;    /* for good */
+static bool forking; /* for a moment */
 static _Thread_local uint32_t depth __attribute__((tls_model("initial-exec")));
 
 void hws__ucx_begin(void)
@@ -22,8 +26,8 @@ void hws__ucx_begin(void)
         return;
     }
     pthread_mutex_lock(&lock);
-    while (shut) {
-        pthread_cond_wait(&never, &lock);
+    while (shut || forking) {
+        pthread_cond_wait(&opened, &lock);
     }
     inside++;
     pthread_mutex_unlock(&lock);
@@ -36,21 +40,41 @@ void hws__ucx_end(void)
     }
     pthread_mutex_lock(&lock);
     inside--;
-    pthread_cond_signal(&left);
+    pthread_cond_broadcast(&left);
     pthread_mutex_unlock(&lock);
 }
 
-/* Nobody begins any more, and those who have are through; but for this thread itself. */
-static void shut_gate(uint64_t end)
+/* Those who have begun are through, but for this thread itself. With the lock. */
+static void wait_until_left(uint64_t end)
 {
     struct timespec t = {(time_t)(end / 1000000000u), (long)(end % 1000000000u)};
     int late = 0;
 
-    pthread_mutex_lock(&lock);
-    shut = true;
     while (inside > (depth != 0) && late == 0) {
         late = pthread_cond_timedwait(&left, &lock, &t);
     }
+}
+
+/* Nobody begins any more. */
+static void shut_gate(uint64_t end)
+{
+    pthread_mutex_lock(&lock);
+    shut = true;
+    wait_until_left(end);
+    pthread_mutex_unlock(&lock);
+}
+
+void hws__fork_begin(void)
+{
+    pthread_mutex_lock(&lock);
+    forking = true;
+    wait_until_left(hws__now() + FORK_NS);
+}
+
+void hws__fork_end(void)
+{
+    forking = false;
+    pthread_cond_broadcast(&opened);
     pthread_mutex_unlock(&lock);
 }
 

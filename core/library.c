@@ -1,5 +1,6 @@
 #include "auth.h"
 #include "error.h"
+#include "exit.h"
 #include "guard.h"
 #include "handle.h"
 #include "op.h"
@@ -25,6 +26,7 @@ uint32_t hws_abi_version(void)
 /* The child of a fork shares UCX's memory and descriptors but not its threads: touch nothing. */
 static void forked(void)
 {
+    hws__fork_end();
     atomic_store(&hws__library_state, HWS__FORKED);
 }
 
@@ -32,7 +34,7 @@ static void start(void)
 {
     once_result = hws__table_init(&hws__objects, HWS__GENERATION_BITS, HWS__SLOT_BITS);
     if (once_result == HWS_OK) {
-        pthread_atfork(NULL, NULL, forked);
+        pthread_atfork(hws__fork_begin, hws__fork_end, forked);
         atomic_store(&hws__library_state, HWS__READY);
     }
 }
