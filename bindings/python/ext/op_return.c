@@ -3,6 +3,7 @@
  * in the turn of the loop in which its message came would lose it otherwise.
  */
 #include "op.h"
+#include "ucp.h"
 
 /* From the buffer, which is the operation's until its result is taken. */
 static int32_t return_data(struct op *op)
@@ -35,11 +36,18 @@ static int return_result(struct op *op)
     return r == NULL ? -1 : 0;
 }
 
+/* UCX-Py's own error, that of a short message: a task throws it into what it waits for, too. */
+static bool failed_here(const struct op *op)
+{
+    return op->ucp != NULL && !op->cancelled && ucp_failed(op);
+}
+
 int op_return(struct op *op)
 {
     int32_t r = HWS_OK;
 
-    if (op->status < 0 || !atomic_load_explicit(&op->ended, memory_order_acquire)) {
+    if (op->status < 0 || !atomic_load_explicit(&op->ended, memory_order_acquire) ||
+        failed_here(op)) {
         return 0;
     }
     if (op->untaken != NULL && op->result == RESULT_KEEP) {
@@ -48,6 +56,9 @@ int op_return(struct op *op)
     if (op->back != BACK_NONE) {
         r = return_data(op);
         op->back = BACK_NONE;
+        if (op->ucp != NULL && r == HWS_OK) {
+            ucp_returned(op);
+        }
         if (op->told) {
             op_give_back(op);
         }

@@ -55,6 +55,13 @@ void ucp_told(struct op *op, bool later)
     Py_XDECREF(r);
 }
 
+void ucp_returned(struct op *op)
+{
+    if (op->told && !op->cancelled) { /* else it was not counted */
+        ((struct ucp_endpoint *)(void *)op->ucp)->received--;
+    }
+}
+
 PyObject *ucp_failure(struct op *op, PyObject *error)
 {
     PyObject *r =
@@ -119,6 +126,7 @@ static PyObject *post(struct ucp_endpoint *u, struct endpoint *e, PyObject *buff
     }
     concerns(p.op, (PyObject *)u, buffer, receives, *count, p.length);
     if (receives) {
+        posting_returns(&p, BACK_TAG);
         p.opts.result = &done;
         r = hws_tag_recv(e->id, p.data, p.length, u->recv_tag, UINT64_MAX, &p.opts, &p.op->id);
     } else {

@@ -14,6 +14,8 @@ bool ucp_failed(const struct op *op);
 PyObject *ucp_failure(struct op *op, PyObject *error);
 /** It has ended: count what was received. `later`: those who wait hear it in the loop's next turn only. */
 void ucp_told(struct op *op, bool later);
+/** What it received was given back: it does not count. */
+void ucp_returned(struct op *op);
 /** Forget the endpoint and the buffer. */
 void ucp_drop(struct op *op);
 

@@ -1,6 +1,7 @@
 """What send() and recv() of hawser.ucp give behaves as UCX-Py's coroutines do. TIMEOUT: 120 SANITIZED"""
 
 import asyncio
+import random
 import sys
 
 import numpy as np
@@ -35,6 +36,37 @@ async def test_gather(wrap):
     assert await gotten == [True] * 20
     assert [bytes(b) for b in into] == [b"%04d" % i for i in range(20)]
     assert (client._send_count, server._recv_count, server._finished_recv_count) == (20, 20, 20)
+    await _close(client, server, listener)
+
+
+@pytest.mark.parametrize("tag", [None, "a tag"])
+async def test_a_receive_that_is_given_up_loses_nothing(tag):
+    """Also if its message comes in the very turn in which the time is up. UCX-Py's is lost."""
+    listener, client, server = await _both()
+    count, got, late = 2000, [], 0
+    # uvloop's timers have milliseconds.
+    unit = 0.003 if type(asyncio.get_running_loop()).__module__ == "uvloop" else 0.0005
+
+    async def receive_all():
+        nonlocal late
+        while len(got) < count:
+            into = bytearray(4)
+            try:
+                async with asyncio.timeout(random.random() * unit):
+                    await server.recv(into, tag)
+                got.append(int.from_bytes(into, "little"))
+            except TimeoutError:
+                late += 1
+
+    receiving = asyncio.create_task(receive_all())
+    for number in range(count):
+        await client.send(number.to_bytes(4, "little"), tag)
+        if number % 3 == 0:
+            await asyncio.sleep(random.random() * unit)
+    await asyncio.wait_for(receiving, 20)
+    assert got == list(range(count))
+    assert late > 100
+    assert server._finished_recv_count == count
     await _close(client, server, listener)
 
 
