@@ -112,6 +112,10 @@ static void serve_command(struct crowd *p, char command, int out)
         crowd_transfer(true, out, &report, sizeof report);
         break;
     case POST_RECEIVES:
+        /* The client hears of its last connection a little earlier than this side. */
+        while (p->connected < p->plan.count) {
+            sched_yield();
+        }
         crowd_post_receives(p);
         crowd_transfer(true, out, &value, sizeof value);
         break;
@@ -132,7 +136,8 @@ static void on_accepted(void *arg, const hws_event *event)
     struct crowd *p = arg;
 
     if (event->kind == HWS_EVENT_ACCEPTED && p->connected < p->plan.count) {
-        p->endpoints[p->connected++] = event->source;
+        p->endpoints[p->connected] = event->source;
+        p->connected++;
     }
 }
 

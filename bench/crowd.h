@@ -7,6 +7,7 @@
 #include "bench.h"
 #include "usage.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -25,7 +26,8 @@ struct crowd {
     struct crowd_plan plan;
     hws_id context, worker, listener;
     hws_id *endpoints;
-    uint64_t *buffers, connected;
+    uint64_t *buffers;
+    _Atomic uint64_t connected; /* on the server by the thread that makes progress */
 };
 
 struct crowd_report {
