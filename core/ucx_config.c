@@ -28,7 +28,12 @@ static const struct hws__kv tcp_pairs[] = {
     {"TCP_KEEPCNT", "1"},
 };
 
-static const struct hws__kv no_net_pairs[] = {{"NET_DEVICES", "all"}};
+static const struct hws__kv no_net_pairs[] = {
+    {"NET_DEVICES", "all"},
+    /* The line beside such a connection tells of the peer's end, see upgrade.h. UCX 1.22 sends its question
+     * through the queue, and while that is full reads /proc/PID/stat at each progress instead. */
+    {"KEEPALIVE_INTERVAL", "inf"},
+};
 
 static const struct hws__kv common_pairs[] = {{"MAX_EAGER_RAILS", "1"}};
 

@@ -143,6 +143,7 @@ Test(ucx_config, shared_memory_alone_knows_no_network, .init = load)
                 sizeof(text));
     cr_assert_not_null(strstr(text, "UCX_TLS=sysv,cma,self"));
     cr_assert_not_null(strstr(text, "UCX_NET_DEVICES=all\n"));
+    cr_assert_not_null(strstr(text, "UCX_KEEPALIVE_INTERVAL=inf\n"));
     cr_assert_not(hws__ucx_config_by_user("TLS", NULL));
     cr_assert(hws__ucx_config_by_user("NET_DEVICES", NULL));
     cr_assert(hws__ucx_config_by_user("TLS", PAIRS("UCX_TLS", "tcp")));
