@@ -91,9 +91,9 @@ ucp_context_h hws__context_tcp(struct hws__context *c)
 ucp_context_h hws__context_shm(struct hws__context *c)
 {
     pthread_mutex_lock(&c->lock);
-    if (c->shm == NULL && (!c->upgrades || c->ucx_rma ||
-                           hws__ucx_config_by_user("TLS", (const char *const *)c->config) ||
-                           init_ucx(c, HWS__PROFILE_SHM, &c->shm) < 0)) {
+    if (c->shm == NULL &&
+        (!c->upgrades || c->ucx_rma || !hws__ucx_config_has_shm((const char *const *)c->config) ||
+         init_ucx(c, HWS__PROFILE_SHM, &c->shm) < 0)) {
         c->shm = c->ucx; /* for good: keys of one are not for the other */
     }
     pthread_mutex_unlock(&c->lock);
@@ -236,7 +236,7 @@ static int32_t fill(struct hws__context *c, const hws_context_opts *o)
                                                             : HWS__PROFILE_MAIN;
     int32_t r;
 
-    c->dev_shm = hws__ucx_config_by_user("TLS", (const char *const *)o->config);
+    c->dev_shm = hws__ucx_config_user("TLS", (const char *const *)o->config) != NULL;
     if (profile == HWS__PROFILE_MAIN && !has_shared_memory(c)) {
         profile = HWS__PROFILE_TCP;
         c->no_shm = true;

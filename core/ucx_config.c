@@ -8,8 +8,9 @@
 #include "error.h"
 #include "log.h"
 #include "ucx_loader.h"
+#include "ucx_tls.h"
 
-enum { KEY_MAX = 128 };
+enum { KEY_MAX = 128, TLS_MAX = 256 };
 
 static const char *bare(const char *key)
 {
@@ -287,15 +288,27 @@ int32_t hws__ucx_config_set(ucp_config_t *config, const char *key, const char *v
                      key, value);
 }
 
-bool hws__ucx_config_by_user(const char *key, const char *const *pairs)
+const char *hws__ucx_config_user(const char *key, const char *const *pairs)
 {
+    const char *value = NULL;
     char variable[KEY_MAX];
 
+    /* UCX is given them in this order. */
     for (size_t i = 0; pairs != NULL && pairs[i] != NULL && pairs[i + 1] != NULL; i += 2)
         if (strcmp(bare(pairs[i]), key) == 0)
-            return true;
+            value = pairs[i + 1];
+    if (value != NULL)
+        return value;
     snprintf(variable, sizeof(variable), "UCX_%s", key);
-    return getenv(variable) != NULL;
+    return getenv(variable);
+}
+
+bool hws__ucx_config_has_shm(const char *const *pairs)
+{
+    const char *tls = hws__ucx_config_user("TLS", pairs);
+    char left[TLS_MAX];
+
+    return tls == NULL || hws__tls_without_network(tls, left, sizeof(left));
 }
 
 /* What keeps a refused shared-memory peer off the main worker; and what no transport there takes, of
@@ -304,7 +317,7 @@ static bool is_fixed(int profile, const char *key)
 {
     return (profile == HWS__PROFILE_TCP && strcmp(key, "TLS") == 0) ||
            (profile == HWS__PROFILE_SHM &&
-            (strcmp(key, "NET_DEVICES") == 0 || starts(key, "TCP_")));
+            (strcmp(key, "TLS") == 0 || strcmp(key, "NET_DEVICES") == 0 || starts(key, "TCP_")));
 }
 
 /* A default that this version does not have costs its benefit, not the context. */
@@ -315,6 +328,16 @@ static void set_default(ucp_config_t *config, const struct hws__kv *pair)
     if (status != UCS_OK)
         hws__log(HWS_LOG_WARN, "UCX %d.%d does not take %s=%s: %s", hws__ucx.major, hws__ucx.minor,
                  pair->key, pair->value, hws__ucx.ucs_status_string(status));
+}
+
+/* The user's choice of transports without those of networks. */
+static void set_chosen_shm(ucp_config_t *config, const char *const *pairs)
+{
+    const char *tls = hws__ucx_config_user("TLS", pairs);
+    char left[TLS_MAX];
+
+    if (tls != NULL && hws__tls_without_network(tls, left, sizeof(left)))
+        set_default(config, &(struct hws__kv){"TLS", left});
 }
 
 static int32_t set_user_pairs(ucp_config_t *config, int profile, const char *const *pairs)
@@ -341,9 +364,11 @@ int32_t hws__ucx_config(int profile, const char *const *pairs, ucp_config_t **ou
     if (status != UCS_OK)
         return hws__fail_ucx(status, 0, "cannot read UCX's configuration");
     for (size_t i = 0; i < n; i++) {
-        if (is_fixed(profile, ours[i].key) || !hws__ucx_config_by_user(ours[i].key, pairs))
+        if (is_fixed(profile, ours[i].key) || hws__ucx_config_user(ours[i].key, pairs) == NULL)
             set_default(config, &ours[i]);
     }
+    if (profile == HWS__PROFILE_SHM)
+        set_chosen_shm(config, pairs);
     const int32_t rc = set_user_pairs(config, profile, pairs);
     if (rc != 0) {
         hws__ucx.ucp_config_release(config);

@@ -25,8 +25,8 @@ enum hws__profile {
     HWS__PROFILE_NONE = 0, /**< nothing of ours: UCX's own defaults */
     HWS__PROFILE_MAIN,     /**< every transport but posix; without RDMA devices the local profile */
     HWS__PROFILE_LOCAL,    /**< shared memory and TCP, small pools: cheap isolated workers */
-    HWS__PROFILE_SHM,      /**< shared memory only: isolated workers that nobody dials by TCP */
-    HWS__PROFILE_TCP       /**< TCP only, whatever the user or the environment says */
+    HWS__PROFILE_SHM, /**< no network, whatever the user says: isolated workers that nobody dials by TCP */
+    HWS__PROFILE_TCP /**< TCP only, whatever the user or the environment says */
 };
 
 enum { HWS__PROFILE_PAIRS_MAX = 16 };
@@ -46,8 +46,11 @@ size_t hws__ucx_config_defaults(int profile, struct hws__kv *out, size_t cap);
  */
 int32_t hws__ucx_config(int profile, const char *const *pairs, ucp_config_t **out);
 
-/** Whether the user's pairs or the environment set a key (without "UCX_"). */
-bool hws__ucx_config_by_user(const char *key, const char *const *pairs);
+/** What the user's pairs or the environment set a key (without "UCX_") to; null: nothing. */
+const char *hws__ucx_config_user(const char *key, const char *const *pairs);
+
+/** Whether the user's choice of transports, if there is one, leaves some for HWS__PROFILE_SHM. */
+bool hws__ucx_config_has_shm(const char *const *pairs);
 
 /** Like hws__ucx_config for what is set already: one more pair. */
 int32_t hws__ucx_config_set(ucp_config_t *config, const char *key, const char *value);

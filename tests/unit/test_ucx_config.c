@@ -144,9 +144,13 @@ Test(ucx_config, shared_memory_alone_knows_no_network, .init = load)
     cr_assert_not_null(strstr(text, "UCX_TLS=sysv,cma,self"));
     cr_assert_not_null(strstr(text, "UCX_NET_DEVICES=all\n"));
     cr_assert_not_null(strstr(text, "UCX_KEEPALIVE_INTERVAL=inf\n"));
-    cr_assert_not(hws__ucx_config_by_user("TLS", NULL));
-    cr_assert(hws__ucx_config_by_user("NET_DEVICES", NULL));
-    cr_assert(hws__ucx_config_by_user("TLS", PAIRS("UCX_TLS", "tcp")));
+    cr_assert_null(hws__ucx_config_user("TLS", NULL));
+    cr_assert_str_eq(hws__ucx_config_user("NET_DEVICES", NULL), "absent0");
+    config_text(HWS__PROFILE_SHM, PAIRS("TLS", "tcp,sm,self"), text, sizeof(text));
+    cr_assert_not_null(strstr(text, "UCX_TLS=sm,self\n"));
+    cr_assert(hws__ucx_config_has_shm(NULL));
+    cr_assert_not(hws__ucx_config_has_shm(PAIRS("TLS", "tcp,self")));
+    cr_assert_str_eq(hws__ucx_config_user("TLS", PAIRS("UCX_TLS", "tcp")), "tcp");
 }
 
 /* ---- a connection in one process, to see what arrived ---- */

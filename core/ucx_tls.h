@@ -1,0 +1,17 @@
+/*
+ * Lists of UCX transports, as UCX_TLS has them.
+ */
+#ifndef HWS_CORE_UCX_TLS_H
+#define HWS_CORE_UCX_TLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/**
+ * What is left of the user's choice without networks.
+ * @param[out] out  a list for UCX_TLS, cut off at `size` bytes
+ * @return false: no shared memory is left, or the list has more than `size` bytes
+ */
+bool hws__tls_without_network(const char *tls, char *out, size_t size);
+
+#endif

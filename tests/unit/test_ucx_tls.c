@@ -1,0 +1,44 @@
+/* Unit tests of ucx_tls.h. */
+#include "ucx_tls.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static void check(const char *tls, bool some, const char *left)
+{
+    char out[64];
+
+    cr_assert_eq(hws__tls_without_network(tls, out, sizeof(out)), some, "%s", tls);
+    cr_assert_str_eq(out, left);
+}
+
+Test(ucx_tls, networks_are_left_out)
+{
+    check("tcp,sm,self", true, "sm,self");
+    check("sysv,cma,rc_x,ud:aux,cuda_copy,cuda_ipc,tcp", true, "sysv,cma,cuda_copy,cuda_ipc");
+    check("posix:aux", true, "posix:aux");
+    check(",,sysv,", true, "sysv");
+    check("^posix", true, "^posix,tcp");
+    check("all", true, "^tcp");
+}
+
+Test(ucx_tls, nothing_may_be_left)
+{
+    check("", false, "");
+    check("tcp", false, "");
+    check("tcp,self,cma", false, "self,cma"); /* which copies, but carries no messages */
+    check("smb,sysvx", false, "");
+}
+
+Test(ucx_tls, a_list_that_is_too_long_is_refused)
+{
+    char tls[256] = "", out[64];
+
+    for (int i = 0; i < 20; i++) {
+        strcat(tls, "sysv,posix,");
+    }
+    cr_assert_not(hws__tls_without_network(tls, out, sizeof(out)));
+    memset(tls + 1, 'x', 100);
+    tls[0] = '^';
+    cr_assert_not(hws__tls_without_network(tls, out, sizeof(out)));
+}
