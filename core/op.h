@@ -20,7 +20,8 @@
 #define HWS__OP_SLOT_BITS 20
 #define HWS__OP_GENERATION_BITS 29
 #define HWS__OP_IOV 16
-#define HWS__OP_FLAGS 255u /* every HWS_OP_* flag */
+/* The HWS_OP_* flags of a plain posting; the pieces of HWS_OP_IOV are looked at first. */
+#define HWS__OP_FLAGS (255u & ~(uint32_t)HWS_OP_IOV)
 #define HWS__OP_HEADER 264
 
 struct hws__worker;

@@ -293,17 +293,43 @@ static int32_t reserve(struct hws__post *p)
     return HWS_OK;
 }
 
+/* What UCX would take as it is, and read or write wherever that leads. */
+static int32_t check_buffer(const struct hws__post *p)
+{
+    const hws_iov *v = p->buffer;
+    uint64_t bytes = p->length;
+
+    if (p->buffer == NULL && p->length != 0) {
+        return hws__fail(HWS_E_INVALID, p->source, "the buffer is null");
+    }
+    if ((p->opts->flags & HWS_OP_IOV) != 0 && p->length <= INT64_MAX) {
+        bytes = 0;
+        for (uint64_t i = 0; i < p->length && bytes <= INT64_MAX; i++) {
+            if (v[i].base == NULL && v[i].length != 0) {
+                return hws__fail(HWS_E_INVALID, p->source, "piece %llu of the buffer is null",
+                                 (unsigned long long)i);
+            }
+            bytes = v[i].length <= INT64_MAX ? bytes + v[i].length : UINT64_MAX;
+        }
+    }
+    return bytes <= INT64_MAX
+               ? HWS_OK
+               : hws__fail(HWS_E_INVALID, p->source, "a buffer has less than 2^63 bytes");
+}
+
 /* Whether the posting can be run and told of. */
 static int32_t admit(struct hws__post *p, hws_id *out)
 {
+    int32_t r;
+
     if (out != NULL) {
         *out = 0;
     } else if (p->opts->callback == NULL && p->opts->queue == 0 &&
                (p->opts->flags & HWS_OP_DETACHED) == 0) {
         return hws__fail(HWS_E_INVALID, p->source, "no callback, no queue and no place for the id");
     }
-    if (p->buffer == NULL && p->length != 0) {
-        return hws__fail(HWS_E_INVALID, p->source, "the buffer is null");
+    if ((r = check_buffer(p)) < 0) {
+        return r;
     }
     return reserve(p);
 }
@@ -416,7 +442,7 @@ static int32_t check_flags(const struct hws__post *p)
 {
     uint32_t flags = p->opts->flags;
 
-    if (flags & ~(uint32_t)(HWS__OP_FLAGS | HWS_OP_TIMED | HWS_OP_STREAM)) {
+    if (flags & ~(uint32_t)(HWS__OP_FLAGS | HWS_OP_IOV | HWS_OP_TIMED | HWS_OP_STREAM)) {
         return hws__fail(HWS_E_INVALID, p->source, "unknown flags %#x", flags);
     }
     if ((flags & HWS_OP_TIMED) != 0 && p->opts->timing == NULL) {

@@ -11,7 +11,7 @@
 #include "heap.h"
 #include "progress.h"
 
-/** Posts with options of another size or none, with a queue, of a GPU's memory, or with mistakes. */
+/** Posts with options of another size or none, with a queue, of pieces, of a GPU's memory, or with mistakes. */
 int32_t hws__post_slow(struct hws__post *p, const hws_op_opts *in, hws_id *out);
 /** Another thread owns the worker, or this one does, inside a callback. */
 int32_t hws__post_not_free(struct hws__post *p, hws_id *out);
@@ -108,7 +108,7 @@ static inline __attribute__((always_inline)) int32_t hws__post(struct hws__post 
     if (__builtin_expect(
             in == NULL || !hws__post_plain(w, in) || (in->queue | in->memory_kind) != 0 ||
                 (out == NULL && in->callback == NULL && (in->flags & HWS_OP_DETACHED) == 0) ||
-                (p->buffer == NULL && p->length != 0),
+                (p->buffer == NULL && p->length != 0) || (int64_t)p->length < 0,
             0)) {
         return hws__post_slow(p, in, out);
     }

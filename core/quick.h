@@ -61,7 +61,7 @@ static inline __attribute__((always_inline)) bool hws__quick_own(struct hws__wor
                 ((in->flags & ~(uint32_t)HWS_OP_DETACHED) | timed) != HWS_OP_INLINE ||
                 (in->queue | in->timeout_ns | in->memory_kind) != 0 ||
                 (out == NULL && in->callback == NULL && (in->flags & HWS_OP_DETACHED) == 0) ||
-                (buffer == NULL && length != 0),
+                (buffer == NULL && length != 0) || (int64_t)length < 0,
             0)) {
         return false;
     }

@@ -374,7 +374,7 @@ static inline bool quick_recv(hws_id source, void *buffer, uint64_t length, uint
     struct hws__op *op;
     bool nested;
 
-    if ((buffer == NULL && length != 0) ||
+    if ((buffer == NULL && length != 0) || (int64_t)length < 0 ||
         (op = hws__quick_receive(source, HWS_EVENT_TAG_RECV, HWS_OP_INLINE, opts, out, &nested)) ==
             NULL) {
         return false;

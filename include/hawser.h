@@ -860,9 +860,10 @@ HWS_API int32_t hws_task(hws_id worker, hws_task_fn fn, void *arg, uint64_t peri
 
 /**
  * Send a tagged message. Complete means that the buffer can be used again, not that it arrived.
- * @param length   bytes (entries with HWS_OP_IOV); up to 2^63
+ * @param length   bytes (entries with HWS_OP_IOV); fewer than 2^63
  * @param[out] op  nullable if opts names a sink or HWS_OP_DETACHED
- * @return 0, HWS_DONE, HWS_E_NOT_CONNECTED, HWS_E_CLOSING, HWS_E_QUEUE_FULL, ...
+ * @return 0, HWS_DONE, HWS_E_NOT_CONNECTED, HWS_E_CLOSING, HWS_E_QUEUE_FULL, HWS_E_INVALID (too long,
+ *         null, or a piece that is null and not empty), ...
  * @thread any  @blocks no  @owns the buffer is the library's until the final event  @since 0.1
  * @ucx ucp_am_send_nbx, ucp_tag_send_nbx on a raw endpoint
  */

@@ -4,6 +4,7 @@
  */
 #include "support/cases.h"
 #include "support/pair.h"
+#include "support/remote.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -493,6 +494,68 @@ CASE(values_out_of_range)
     CHECK_CODE(hws_listen(pair.worker[1], "127.0.0.1", 0, &listener, &out), HWS_E_INVALID);
     CHECK_CODE(hws_log_set(-1, NULL, NULL), HWS_E_INVALID);
     CHECK_CODE(hws_log_set(HWS_LOG_TRACE + 1, NULL, NULL), HWS_E_INVALID);
+    t_pair_close(&pair);
+}
+
+/* Every call that takes a buffer says no to one that no memory can be, before UCX sees it. */
+static int32_t with_buffer(int call, const t_pair *pair, hws_id rkey, void *at, uint64_t length,
+                           const hws_op_opts *opts)
+{
+    hws_id op = 0, a = pair->endpoint[0], b = pair->endpoint[1];
+
+    switch (call) {
+    case 0:
+        return hws_tag_send(a, at, length, 1, opts, &op);
+    case 1:
+        return hws_tag_send_sync(a, at, length, 1, opts, &op);
+    case 2:
+        return hws_am_send(a, 1, "header", 6, at, length, opts, &op);
+    case 3:
+        return hws_stream_send(a, at, length, opts, &op);
+    case 4:
+        return hws_tag_recv(b, at, length, 1, 1, opts, &op);
+    case 5:
+        return hws_tag_recv(pair->worker[1], at, length, 1, 1, opts, &op);
+    case 6:
+        return hws_stream_recv(b, at, length, opts, &op);
+    case 7:
+        return hws_put(rkey, 0, at, length, opts, &op);
+    case 8:
+        return hws_put_notify(rkey, 0, at, length, 1, opts, &op);
+    default:
+        return hws_get(rkey, 0, at, length, opts, &op);
+    }
+}
+
+CASE_BOTH(buffers_that_cannot_be)
+{
+    t_pair pair;
+    t_remote remote;
+    hws_op_opts plain = {.struct_size = sizeof plain, .flags = HWS_OP_INLINE};
+    hws_op_opts iov = {.struct_size = sizeof iov, .flags = HWS_OP_IOV};
+    hws_iov null_piece[] = {{buffer, 4}, {NULL, 0}, {NULL, 1}, {buffer, 4}};
+    hws_iov wraps[] = {{buffer, UINT64_C(1) << 63}, {buffer, UINT64_C(1) << 63}, {buffer, 8}};
+    hws_iov sums[] = {{buffer, INT64_MAX}, {buffer, 1}};
+
+    t_remote_pair(&pair, flags);
+    t_remote_open(&remote, &pair, 1, 1, 64);
+    for (int call = 0; call < 10; call++) {
+        for (const hws_op_opts *o = &plain;; o = NULL) {
+            CHECK_CODE(with_buffer(call, &pair, remote.rkey, NULL, 1, o), HWS_E_INVALID);
+            CHECK_CODE(with_buffer(call, &pair, remote.rkey, buffer, UINT64_MAX, o), HWS_E_INVALID);
+            CHECK_CODE(with_buffer(call, &pair, remote.rkey, buffer, UINT64_C(1) << 63, o),
+                       HWS_E_INVALID);
+            if (o == NULL) {
+                break;
+            }
+        }
+        CHECK_CODE(with_buffer(call, &pair, remote.rkey, NULL, 1, &iov), HWS_E_INVALID);
+        CHECK_CODE(with_buffer(call, &pair, remote.rkey, null_piece, 4, &iov), HWS_E_INVALID);
+        CHECK_CODE(with_buffer(call, &pair, remote.rkey, wraps, 3, &iov), HWS_E_INVALID);
+        CHECK_CODE(with_buffer(call, &pair, remote.rkey, sums, 2, &iov), HWS_E_INVALID);
+        CHECK_CODE(with_buffer(call, &pair, remote.rkey, sums, UINT64_MAX, &iov), HWS_E_INVALID);
+    }
+    t_remote_close(&remote);
     t_pair_close(&pair);
 }
 

@@ -1610,7 +1610,7 @@ unsafe extern "C" {
 
     /// Send a tagged message. Complete means that the buffer can be used again, not that it arrived.
     ///
-    /// Threads: any. Blocks: no. Owns: the buffer is the library's until the final event. Returns: 0, HWS_DONE, HWS_E_NOT_CONNECTED, HWS_E_CLOSING, HWS_E_QUEUE_FULL, ....
+    /// Threads: any. Blocks: no. Owns: the buffer is the library's until the final event. Returns: 0, HWS_DONE, HWS_E_NOT_CONNECTED, HWS_E_CLOSING, HWS_E_QUEUE_FULL, HWS_E_INVALID (too long, null, or a piece that is null and not empty), ....
     pub fn hws_tag_send(endpoint: hws_id, buffer: *const c_void, length: u64, tag: u64, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
 
     /// Send a tagged message that completes when the peer has matched it with a receive.
