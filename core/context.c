@@ -184,8 +184,13 @@ bool hws__context_family(const struct hws__context *c, int family)
 
 static int32_t copy_psk(struct hws__context *c, const hws_context_opts *o)
 {
-    if (o->psk == NULL) {
+    if (o->psk == NULL && o->psk_length == 0) {
         return HWS_OK;
+    }
+    /* A length alone is a key that was meant to be there: to go on without one would open the door. */
+    if (o->psk == NULL) {
+        return hws__fail(HWS_E_INVALID, 0, "psk is null, but psk_length is %llu",
+                         (unsigned long long)o->psk_length);
     }
     if (o->psk_length < 16 || o->psk_length > 1024) {
         return hws__fail(HWS_E_INVALID, 0, "a pre-shared key has 16 to 1024 bytes");

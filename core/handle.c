@@ -162,8 +162,8 @@ static int32_t object_id_error(struct hws__table *t, hws_id id, uint32_t kind)
         return hws__fail(HWS_E_BAD_ID, id, "%#llx names nothing", (unsigned long long)id);
     }
     if (kind != 0 && hws__id_kind(id) != kind) {
-        return hws__fail(HWS_E_KIND, id, "this call takes a %s, not a %s", hws__kind_name(kind),
-                         hws__kind_name(hws__id_kind(id)));
+        return hws__fail(HWS_E_KIND, id, "this call takes an id of kind %s, not of kind %s",
+                         hws__kind_name(kind), hws__kind_name(hws__id_kind(id)));
     }
     return hws__fail(HWS_E_STALE, id, "the %s is gone", hws__kind_name(hws__id_kind(id)));
 }

@@ -318,7 +318,8 @@ int32_t hws__op_id_error(hws_id id)
 
     if (hws__id_kind(id) != HWS_KIND_OP) {
         return hws__obj_find(&hws__objects, id) != NULL
-                   ? hws__fail(HWS_E_KIND, id, "this call takes an operation, not a %s",
+                   ? hws__fail(HWS_E_KIND, id,
+                               "this call takes an id of kind operation, not of kind %s",
                                hws__kind_name(hws__id_kind(id)))
                    : hws__id_error(&hws__objects, id, 0);
     }

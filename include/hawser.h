@@ -361,7 +361,7 @@ typedef struct hws_context_opts {
     const char *ucx;           /* as hws_library_open() */
     const char *const *config; /* key, value, key, value, ..., null: UCX settings of this context */
     const void *psk;           /* pre-shared key that every peer must prove to have; nullable */
-    uint64_t psk_length;       /* bytes, 16 to 1024 */
+    uint64_t psk_length;       /* bytes, 16 to 1024; 0 without a key */
     uint32_t isolated_max;     /* isolated workers at most; 0: what the machine allows */
     uint32_t reserved;
 } hws_context_opts;

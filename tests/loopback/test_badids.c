@@ -485,6 +485,9 @@ CASE(values_out_of_range)
     CHECK_CODE(hws_context_open(&context, &out), HWS_E_INVALID);
     context.psk_length = 1025;
     CHECK_CODE(hws_context_open(&context, &out), HWS_E_INVALID);
+    context.psk = NULL;
+    context.psk_length = 32;
+    CHECK_CODE(hws_context_open(&context, &out), HWS_E_INVALID);
     hws_endpoint_opts endpoint = {.struct_size = sizeof(endpoint), .flags = 1u << 30};
     CHECK_CODE(hws_connect(pair.worker[0], "127.0.0.1", 1, &endpoint, NULL, &out, &op),
                HWS_E_INVALID);

@@ -417,7 +417,7 @@ pub struct hws_context_opts {
     pub config: *const *const c_char,
     /// pre-shared key that every peer must prove to have; nullable
     pub psk: *const c_void,
-    /// bytes, 16 to 1024
+    /// bytes, 16 to 1024; 0 without a key
     pub psk_length: u64,
     /// isolated workers at most; 0: what the machine allows
     pub isolated_max: u32,
