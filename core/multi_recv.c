@@ -143,10 +143,21 @@ static void end(struct hws__multi *x, int32_t code)
     hws__op_finish(op, code);
 }
 
+/* The UCX worker that brings the parts. A message that was given back has outlived it, perhaps, or never had one. */
+static struct hws__uworker *brought_by(const struct hws__multi *x)
+{
+    struct hws__worker *w = x->message->worker;
+
+    return x->uworker != NULL &&
+                   (x->uworker == x->message->ep->uworker || !hws__uworker_stale(w, x->uworker))
+               ? x->uworker
+               : w->main;
+}
+
 /* The operation waits for parts: UCX holds its memory. */
 static void hold(struct hws__op *op, struct hws__multi *x)
 {
-    hws__op_hold(op, x->uworker, NULL);
+    hws__op_hold(op, brought_by(x), NULL);
     op->multi = x->message;
     op->done_tag = x->message->tag;
     op->done_length = x->detail.total;

@@ -404,6 +404,62 @@ CASE(a_multi_buffer_receive_that_waits_gets_it)
     t_pair_close(&pair);
 }
 
+static void *give(void *arg, uint64_t length, uint32_t kind)
+{
+    (void)kind;
+    ++*(int *)arg;
+    return t_alloc(length);
+}
+
+static void take_back(void *arg, void *memory, uint64_t length)
+{
+    (void)length;
+    --*(int *)arg;
+    free(memory);
+}
+
+/* A receive that has to ask its allocator, or to refuse, waits: for a message that came by no UCX worker, or
+ * by one that has gone since. */
+CASE_BOTH(a_multi_buffer_receive_that_has_work_to_do_gets_it)
+{
+    int given = 0;
+    hws_multi_recv_opts own = {
+        .struct_size = sizeof own, .alloc = give, .free = take_back, .alloc_arg = &given};
+    hws_multi_recv_opts little = {.struct_size = sizeof little, .bytes_max = 7};
+    hws_segment segment = {.base = "eight by", .length = 8};
+    const hws_multi_detail *detail, *kept;
+    hws_id op = 0;
+    hws_event event;
+    t_pair pair;
+
+    open_pair(&pair, flags);
+    CHECK_OK(hws_multi_recv(pair.worker[1], 7, ALL, &own, NULL, &op));
+    CHECK_OK(hws_segments_return(pair.endpoint[1], 7, &segment, 1));
+    event = WAIT_OK(&pair, op);
+    detail = event.detail;
+    CHECK(memcmp(detail->segments[0].base, "eight by", 8) == 0);
+    CHECK_EQ(given, 1);
+    CHECK_OK(hws_close(detail->buffer));
+    CHECK_EQ(given, 0);
+    CHECK_OK(hws_multi_recv(pair.worker[1], 7, ALL, &little, NULL, &op));
+    CHECK_OK(hws_segments_return(pair.endpoint[1], 7, &segment, 1));
+    CHECK_EQ(WAIT(&pair, op).status, HWS_E_TOO_BIG);
+    /* Small, so that all of it is here when the peer goes, and its UCX worker after it. */
+    (void)send_multi(&pair, "sixteen bytes...", 8, 8);
+    kept = list(&pair);
+    CHECK_OK(hws_abort(pair.endpoint[0]));
+    UNTIL(&pair, t_record_kinds(&pair.record[1], HWS_EVENT_DISCONNECTED, pair.endpoint[1]) == 1);
+    t_pair_idle(&pair, 200 * T_MS);
+    CHECK_OK(hws_multi_recv(pair.worker[1], 7, ALL, &own, NULL, &op));
+    CHECK_OK(hws_multi_return(kept->buffer));
+    event = WAIT_OK(&pair, op);
+    detail = event.detail;
+    CHECK(memcmp(detail->segments[1].base, "bytes...", 8) == 0);
+    CHECK_OK(hws_close(detail->buffer));
+    CHECK_EQ(given, 0);
+    t_pair_close(&pair);
+}
+
 CASE(what_no_list_is_or_is_in_place_is_refused)
 {
     char data[16] = "";
