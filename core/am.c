@@ -328,6 +328,9 @@ static void fetch(struct hws__message *m, struct hws__am_handler *h)
     size_t got;
 
     param.recv_info.length = &got;
+    if (h->memory_kind == HWS_MEMORY_UNKNOWN) {
+        param.op_attr_mask &= ~(uint32_t)UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    }
     m->desc = NULL;
     m->uworker = NULL;
     m->fetching = true;

@@ -78,9 +78,14 @@ static bool send_part(struct hws__endpoint *ep, struct hws__op *op, char *from, 
                                  .cb.send = part_done,
                                  .user_data = op,
                                  .memory_type = (ucs_memory_type_t)op->memory_kind};
-    ucs_status_ptr_t r = hws__ucx.ucp_stream_send_nbx(ep->ucx, from, length, &param);
-    bool inside = op->stage == HWS__STAGE_ENDED; /* the callback came before the call's return */
+    ucs_status_ptr_t r;
+    bool inside;
 
+    if (op->memory_kind == HWS_MEMORY_UNKNOWN) {
+        param.op_attr_mask &= ~(uint32_t)UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    }
+    r = hws__ucx.ucp_stream_send_nbx(ep->ucx, from, length, &param);
+    inside = op->stage == HWS__STAGE_ENDED; /* the callback came before the call's return */
     if (inside) {
         op->stage = HWS__STAGE_CREDIT;
     }

@@ -398,6 +398,38 @@ CASE_BOTH(allocator)
     t_pair_close(&pair);
 }
 
+/* UCX finds out what the allocator gave. */
+CASE_BOTH(allocator_of_an_unknown_kind)
+{
+    t_pair pair;
+    struct last last = {0};
+    struct arena arena = {0};
+    hws_am_opts opts = {.struct_size = sizeof(opts),
+                        .flags = HWS_AM_BUFFER,
+                        .sink = {.callback = on_message, .callback_arg = &last},
+                        .alloc = give,
+                        .free = take_back,
+                        .alloc_arg = &arena,
+                        .memory_kind = HWS_MEMORY_UNKNOWN};
+    char *out = t_alloc(5 * MIB);
+    void *data = NULL;
+    uint64_t length = 0;
+
+    t_fill(out, 5 * MIB, 3);
+    open_pair(&pair, flags);
+    CHECK_OK(hws_am_handler(pair.worker[1], 2, &opts));
+    hws_id op = post(pair.endpoint[0], 2, NULL, 0, out, 5 * MIB, HWS_OP_RNDV);
+    UNTIL(&pair, last.count == 1);
+    WAIT_OK(&pair, op);
+    CHECK_OK(last.status);
+    CHECK_EQ(arena.kind, HWS_MEMORY_UNKNOWN);
+    CHECK_OK(hws_buffer_data(last.buffer, &data, &length));
+    CHECK_FILLED(data, 5 * MIB, 3);
+    CHECK_OK(hws_close(last.buffer));
+    free(out);
+    t_pair_close(&pair);
+}
+
 CASE_BOTH(allocator_without_memory)
 {
     t_pair pair;

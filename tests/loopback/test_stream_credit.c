@@ -104,6 +104,20 @@ CASE_BOTH(larger_than_the_window)
     }
 }
 
+/* UCX finds out what the memory is, also of the parts that wait for credit. */
+CASE_BOTH(of_an_unknown_kind_of_memory)
+{
+    hws_op_opts opts = {.struct_size = sizeof opts, .memory_kind = HWS_MEMORY_UNKNOWN};
+    hws_id op = 0;
+    t_pair pair;
+
+    open_tight(&pair, HWS_PROGRESS_MANUAL, flags);
+    CHECK_OK(hws_stream_send(pair.endpoint[0], out, BIG, &opts, &op));
+    read_all(&pair, BIG, 7777, 0);
+    CHECK_EQ(WAIT_OK(&pair, op).length, BIG);
+    t_pair_close(&pair);
+}
+
 /* Who waits for all has room for all: nothing but the data is needed for it to go. */
 CASE_BOTH(a_receive_ahead_needs_no_window)
 {
