@@ -245,7 +245,7 @@ int32_t hws_stream_return(hws_id endpoint, const void *buffer, uint64_t length)
     if ((r = enter(&p, &nested)) < 0) {
         return r;
     }
-    if (!p.ep->open && !p.ep->peer_closed) {
+    if (!hws__stream_readable(p.ep)) {
         r = hws__endpoint_refuse(p.ep, endpoint);
     } else if (length != 0) {
         r = hws__stream_return(p.ep, buffer, length);

@@ -39,6 +39,8 @@ void hws__stream_end_all(struct hws__endpoint *ep, int32_t code);
  * memory had got so far could not be had back.
  */
 int32_t hws__stream_return(struct hws__endpoint *ep, const void *bytes, uint64_t length);
+/** Whether bytes can still be received: also from a peer that has said goodbye, until UCX's endpoint goes. */
+bool hws__stream_readable(const struct hws__endpoint *ep);
 /** One that waits is about to end. Part of hws__op_unlink(). */
 void hws__stream_unwait(struct hws__op *op);
 /** UCX's endpoint is about to go. Owner only. */

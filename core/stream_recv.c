@@ -343,6 +343,11 @@ int32_t hws__stream_return(struct hws__endpoint *ep, const void *bytes, uint64_t
 
 /* ---- Posting ---- */
 
+bool hws__stream_readable(const struct hws__endpoint *ep)
+{
+    return ep->open || (ep->peer_closed && ep->ucx != NULL && !ep->closing);
+}
+
 static int32_t recv_run(struct hws__post *p)
 {
     struct hws__endpoint *ep = p->ep;
@@ -350,7 +355,7 @@ static int32_t recv_run(struct hws__post *p)
     uint64_t bytes = room_bytes(&r), have = 0;
     struct hws__op *op;
 
-    if (!ep->open && !(ep->peer_closed && ep->ucx != NULL && !ep->closing)) {
+    if (!hws__stream_readable(ep)) {
         return hws__endpoint_refuse(ep, p->source);
     }
     if (bytes == 0) {

@@ -292,6 +292,9 @@ CASE(after_the_peer_has_gone)
     UNTIL(&pair, t_record_kinds(&pair.record[1], HWS_EVENT_DISCONNECTED, pair.endpoint[1]) == 1);
     give_back(pair.endpoint[1], 1, 7);
     CHECK_EQ(receive(&pair, pair.endpoint[1], 7), 1);
+    /* Of a stream nothing is received any more once UCX has given it up: nothing is kept for ever. */
+    t_pair_idle(&pair, 100 * T_MS);
+    CHECK_CODE(hws_stream_return(pair.endpoint[1], "eight by", 8), HWS_E_PEER_CLOSED);
     t_pair_close(&pair);
 }
 
