@@ -175,7 +175,9 @@ static void on_data(struct hws__endpoint *ep, const struct hws__rma_msg *m, cons
     for (; length != 0; v++, at = 0) {
         uint64_t n = v->length - at < length ? v->length - at : length;
 
-        memcpy((char *)v->base + at, from, n);
+        if (n != 0) { /* a piece without bytes may be null */
+            memcpy((char *)v->base + at, from, n);
+        }
         from += n;
         length -= n;
     }

@@ -330,7 +330,7 @@ static void in_pieces(t_pair *pair, int user, t_remote *remote, uint64_t count)
     for (uint64_t i = 0; i < count; i++) {
         out[i].length = i % 5 == 0 ? 0 : t_random(&state) % 30000;
         out[i].base = t_alloc(out[i].length + 1);
-        in[i] = (hws_iov){t_alloc(out[i].length + 1), out[i].length};
+        in[i] = (hws_iov){out[i].length != 0 ? t_alloc(out[i].length) : NULL, out[i].length};
         t_fill(out[i].base, out[i].length, i);
         total += out[i].length;
     }
