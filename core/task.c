@@ -5,9 +5,17 @@
 #include "progress.h"
 #include "time.h"
 
+/* Its turn comes then, or at its deadline, for which it has `length`: in the heap it is but once. */
+static void run_at(struct hws__op *op, uint64_t when)
+{
+    op->deadline = when < op->length ? when : op->length;
+    hws__heap_add(op->worker, op);
+}
+
 static int32_t task_run(struct hws__post *p)
 {
     struct hws__op *op;
+    uint64_t now;
 
     if (p->worker->closing) {
         return hws__fail(HWS_E_CLOSING, p->source, "the worker is closing");
@@ -22,9 +30,9 @@ static int32_t task_run(struct hws__post *p)
     op->task_fn = (hws_task_fn)(uintptr_t)p->header;
     op->buffer = (void *)(uintptr_t)p->tag;
     op->period = p->mask;
-    op->length = 0;
-    op->deadline = hws__deadline(hws__now(), op->period);
-    hws__heap_add(op->worker, op);
+    now = hws__now();
+    op->length = p->opts->timeout_ns == 0 ? UINT64_MAX : hws__deadline(now, p->opts->timeout_ns);
+    run_at(op, hws__deadline(now, op->period));
     op->worker->tick = HWS__TICK; /* the slow checks are due: they run it */
     return HWS_OK;
 }
@@ -34,9 +42,12 @@ void hws__task_due(struct hws__op *op, uint64_t now)
     hws_task_fn fn = op->task_fn;
     hws_id id = op->id;
 
+    if (now >= op->length) {
+        hws__op_finish(op, HWS_E_TIMED_OUT);
+        return;
+    }
     if (op->period != 0) {
-        op->deadline = hws__deadline(now, op->period);
-        hws__heap_add(op->worker, op);
+        run_at(op, hws__deadline(now, op->period));
     }
     hws__callback_depth++;
     fn(op->buffer);

@@ -840,7 +840,7 @@ typedef void (*hws_task_fn)(void *arg);
 
 /**
  * Run a function under the worker's ownership, once (then its operation ends) or each period
- * until hws_cancel().
+ * until hws_cancel() or the deadline, after which it is not run any more.
  * @param period_ns  0: once, as soon as possible
  * @param[out] op    nullable if opts names a sink or HWS_OP_DETACHED
  * @return 0, or an error

@@ -936,6 +936,29 @@ CASE(task_periodic)
     }
 }
 
+CASE(task_with_a_deadline)
+{
+    hws_op_opts late = {.struct_size = sizeof late, .timeout_ns = 25 * T_MS};
+    hws_id op = 0;
+    t_pair pair;
+
+    t_pair_open(&pair, NULL);
+    struct task task = {.worker = pair.worker[0]};
+    uint64_t start = t_now();
+    CHECK_OK(hws_task(pair.worker[0], run_task, &task, 10 * T_MS, &late, &op));
+    CHECK_EQ(WAIT(&pair, op).status, HWS_E_TIMED_OUT);
+    CHECK(t_now() - start >= 25 * T_MS);
+    CHECK(atomic_load(&task.runs) <= 2);
+    /* What never had its turn does not run late. */
+    atomic_store(&task.runs, 0);
+    late.timeout_ns = T_MS;
+    CHECK_OK(hws_task(pair.worker[0], run_task, &task, 0, &late, &op));
+    t_sleep(2 * T_MS);
+    CHECK_EQ(WAIT(&pair, op).status, HWS_E_TIMED_OUT);
+    CHECK_EQ(atomic_load(&task.runs), 0);
+    t_pair_close(&pair);
+}
+
 CASE(periodic_task_ends_with_its_worker)
 {
     t_pair_opts opts = {.mode = HWS_PROGRESS_THREAD};

@@ -1603,7 +1603,7 @@ unsafe extern "C" {
     /// Threads: any. Blocks: no. Owns: nothing. Returns: 0, HWS_DONE, HWS_E_CLOSING, HWS_E_NOT_CONNECTED, ...; final status also why the endpoint failed or HWS_E_PEER_CLOSED.
     pub fn hws_flush(source: hws_id, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
 
-    /// Run a function under the worker's ownership, once (then its operation ends) or each period until hws_cancel().
+    /// Run a function under the worker's ownership, once (then its operation ends) or each period until hws_cancel() or the deadline, after which it is not run any more.
     ///
     /// Threads: any. Blocks: no. Owns: `arg` is the caller's again after the final event. Returns: 0, or an error.
     pub fn hws_task(worker: hws_id, r#fn: hws_task_fn, arg: *mut c_void, period_ns: u64, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
