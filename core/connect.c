@@ -312,7 +312,9 @@ static int32_t connect_run(struct hws__post *p)
     op->source = ep->obj.id;
     ep->connect = op;
     hws__op_deadline(op, p->opts->timeout_ns != 0 ? p->opts->timeout_ns : CONNECT_TIMEOUT_NS);
+    ep->starting = true;
     ((void (*)(struct hws__endpoint *))(uintptr_t)p->mask)(ep);
+    ep->starting = false;
     return HWS_OK;
 }
 

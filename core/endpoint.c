@@ -282,6 +282,14 @@ static bool tell_accepted(struct hws__endpoint *ep)
     return true;
 }
 
+static void connected(struct hws__endpoint *ep)
+{
+    struct hws__op *op = ep->connect;
+
+    ep->connect = NULL;
+    hws__op_finish(op, HWS_OK);
+}
+
 void hws__endpoint_opened(struct hws__endpoint *ep)
 {
     if (!hws__endpoint_lanes(ep)) {
@@ -307,11 +315,10 @@ void hws__endpoint_opened(struct hws__endpoint *ep)
         if (!tell_accepted(ep)) {
             hws__endpoint_close(ep);
         }
+    } else if (ep->connect != NULL && ep->starting) {
+        hws__endpoint_attend(ep);
     } else if (ep->connect != NULL) {
-        struct hws__op *op = ep->connect;
-
-        ep->connect = NULL;
-        hws__op_finish(op, HWS_OK);
+        connected(ep);
     }
 }
 
@@ -610,6 +617,9 @@ void hws__endpoint_step(struct hws__endpoint *ep)
     }
     if (ep->deadline != 0 && hws__now() >= ep->deadline) {
         late(ep);
+    }
+    if (ep->open && ep->connect != NULL) {
+        connected(ep); /* it was open before its posting was over */
     }
     if (ep->ucx_error) {
         ucx_failed(ep);

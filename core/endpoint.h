@@ -36,6 +36,7 @@ struct hws__endpoint {
     bool open;           /* sends are possible */
     bool raw;
     bool lazy;        /* raw: open without an answer of the peer */
+    bool starting;    /* its connect operation is being posted, and must not end meanwhile */
     bool peer_closed; /* the peer said goodbye */
     bool failed;
     bool told;      /* DISCONNECTED was delivered, or must not be */

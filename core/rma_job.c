@@ -285,7 +285,8 @@ static struct hws__rma_job *next_job(struct hws__endpoint *ep)
     return ep->rma.answers_next ? own : answer;
 }
 
-void hws__rma_push(struct hws__endpoint *ep)
+/* An operation that is being posted must not end meanwhile: if UCX refuses it, it is tried again later. */
+static void push(struct hws__endpoint *ep, bool posting)
 {
     struct hws__rma_job *job;
 
@@ -300,12 +301,21 @@ void hws__rma_push(struct hws__endpoint *ep)
             }
         } else {
             ep->rma.asked -= r != HWS_DONE && asks(job);
+            if (r != HWS_DONE && posting) {
+                hws__endpoint_attend(ep);
+                break;
+            }
             finished(job, r == HWS_DONE ? HWS_OK : r);
         }
     }
     if (ep->uworker != NULL) {
         hws__uworker_heat(ep->uworker);
     }
+}
+
+void hws__rma_push(struct hws__endpoint *ep)
+{
+    push(ep, false);
 }
 
 /* The job's operation becomes a pending one. */
@@ -340,7 +350,7 @@ int32_t hws__rma_job_post(struct hws__post *p, struct hws__rma_job *job)
     take(p, job);
     hws__list_append(&ep->rma.jobs, &job->link);
     if (idle) {
-        hws__rma_push(ep);
+        push(ep, true);
     }
     return HWS_OK;
 }

@@ -145,6 +145,40 @@ CASE(lazy)
     t_pair_close(&pair);
 }
 
+/* A connect that needs to wait for nothing ends after its posting: the id is told, and its deadline is gone. */
+CASE(lazy_with_a_queue)
+{
+    t_pair pair;
+    bytes b;
+    hws_id queue = 0, first = 0, endpoint = 0, op = 0, recv = 0;
+    hws_endpoint_opts lazy = {.struct_size = sizeof lazy, .flags = HWS_ENDPOINT_LAZY};
+    hws_op_opts told = {.struct_size = sizeof told, .timeout_ns = 20 * T_MS};
+    hws_event event;
+    char in[8];
+
+    t_pair_listen(&pair, NULL);
+    CHECK_OK(hws_queue_open(NULL, &queue));
+    b = address_of(pair.worker[1], 0);
+    CHECK_OK(hws_connect_address(pair.worker[0], b.data, b.length, &lazy, NULL, &first, &op));
+    WAIT_OK(&pair, op);
+    told.queue = queue;
+    for (int i = 0; i < 5; i++) {
+        CHECK_OK(
+            hws_connect_address(pair.worker[0], b.data, b.length, &lazy, &told, &endpoint, &op));
+        CHECK(op != 0);
+        CHECK_EQ(hws_queue_pop(queue, &event, 1, t_patience()), 1);
+        CHECK_OK(event.status);
+        CHECK_EQ(event.op, op);
+        CHECK_EQ(event.source, endpoint);
+    }
+    told.queue = 0;
+    CHECK_OK(hws_tag_recv(pair.worker[0], in, 8, 1, ALL, &told, &recv));
+    t_pair_idle(&pair, 40 * T_MS);
+    CHECK_EQ(WAIT(&pair, recv).status, HWS_E_TIMED_OUT);
+    t_pair_close(&pair);
+    CHECK_OK(hws_close(queue));
+}
+
 /* Receives of an endpoint end with it, those of the worker stay. */
 CASE(plain_receives_end)
 {
