@@ -604,7 +604,10 @@ int32_t hws_am_handler(hws_id worker, uint32_t am_id, const hws_am_opts *opts)
     if (slot != NULL) {
         *slot = h;
     }
-    nested = hws__own(w);
+    if ((r = hws__own_call(w, worker, &nested)) < 0) {
+        free(slot);
+        return r;
+    }
     if (atomic_load(&w->obj.id) != worker) {
         hws__disown(w, nested);
         free(slot);

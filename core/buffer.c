@@ -36,7 +36,9 @@ int32_t hws_buffer_alloc(hws_id worker, uint64_t length, void **data, hws_id *ou
     if (out == NULL) {
         return hws__fail(HWS_E_INVALID, worker, "out is null");
     }
-    nested = hws__own(w);
+    if ((r = hws__own_call(w, worker, &nested)) < 0) {
+        return r;
+    }
     closed = atomic_load(&w->obj.id) != worker || w->closing;
     if (!closed && (m = from_pool(w, length)) != NULL) {
         *out = hws__message_publish(m);

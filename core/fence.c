@@ -68,7 +68,9 @@ int32_t hws_fence(hws_id source)
     if (w == NULL) {
         return r;
     }
-    nested = hws__own(w);
+    if ((r = hws__own_call(w, source, &nested)) < 0) {
+        return r;
+    }
     r = fence(w, ep, source);
     hws__disown(w, nested);
     return r;

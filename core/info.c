@@ -57,7 +57,9 @@ int32_t hws_endpoint_query(hws_id endpoint, hws_endpoint_info *out)
         return r;
     }
     w = ep->worker; /* once: the endpoint's memory may become another's until it is owned */
-    nested = hws__own(w);
+    if ((r = hws__own_call(w, endpoint, &nested)) < 0) {
+        return r;
+    }
     if (atomic_load(&ep->obj.id) != endpoint) {
         hws__disown(w, nested);
         return hws__id_error(&hws__objects, endpoint, HWS_KIND_ENDPOINT);
@@ -117,6 +119,7 @@ int32_t hws_describe(hws_id id, char *text, uint64_t size, uint64_t *needed)
     char *all = NULL;
     size_t length = 0;
     bool nested = false;
+    int32_t r;
     FILE *f;
 
     HWS__ENTER();
@@ -133,16 +136,20 @@ int32_t hws_describe(hws_id id, char *text, uint64_t size, uint64_t *needed)
     if ((f = open_memstream(&all, &length)) == NULL) {
         return hws__fail(HWS_E_NO_MEMORY, id, "text");
     }
-    if (w != NULL) {
-        nested = hws__own(w);
-    }
-    if (atomic_load(&o->id) == id) {
+    r = w != NULL ? hws__own_call(w, id, &nested) : HWS_OK;
+    if (r == HWS_OK && atomic_load(&o->id) == id) {
         print(id, o, f);
+    } else if (r == HWS_OK) {
+        r = hws__id_error(&hws__objects, id, 0);
     }
     if (w != NULL) {
         hws__disown(w, nested);
     }
     fclose(f);
+    if (r < 0) {
+        free(all);
+        return r;
+    }
     if (needed != NULL) {
         *needed = length + 1;
     }

@@ -130,7 +130,9 @@ int32_t hws_latency_get(hws_id id, uint32_t kind, hws_latency *out)
     if ((r = hws__fillable(out, "latency")) < 0) {
         return r;
     }
-    nested = hws__own(w); /* the histograms go with the worker */
+    if ((r = hws__own_call(w, id, &nested)) < 0) { /* the histograms go with the worker */
+        return r;
+    }
     if (atomic_load(&w->obj.id) != id) {
         r = hws__id_error(&hws__objects, id, HWS_KIND_WORKER);
     } else if (w->latency == NULL) {

@@ -350,7 +350,10 @@ int32_t hws_listen(hws_id worker, const char *host, uint16_t port, const hws_lis
     }
     l->worker = w;
     hws__list_init(&l->link);
-    nested = hws__own(w);
+    if ((r = hws__own_call(w, worker, &nested)) < 0) {
+        hws__obj_free(&hws__objects, &l->obj);
+        return r;
+    }
     if (atomic_load(&w->obj.id) != worker || w->closing) {
         r = hws__fail(HWS_E_CLOSING, worker, "the worker is closing");
     } else if ((r = copy_options(l, &o)) == HWS_OK && (r = bind_to(l, host, port)) == HWS_OK) {
@@ -448,7 +451,9 @@ static int32_t answer(hws_id id, bool yes)
         return r;
     }
     w = ep->worker; /* once: the endpoint's memory may become another's until it is owned */
-    nested = hws__own(w);
+    if ((r = hws__own_call(w, id, &nested)) < 0) {
+        return r;
+    }
     if (atomic_load(&ep->obj.id) != id || ep->worker != w || ep->failed) {
         r = hws__fail(HWS_E_STALE, id, "the peer has given up");
     } else if (ep->phase != HWS__PHASE_REQUEST || ep->accepted || ep->refused) {

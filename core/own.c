@@ -1,4 +1,5 @@
 #include "own.h"
+#include "error.h"
 #include "progress.h"
 #include "time.h"
 #include <linux/membarrier.h>
@@ -76,20 +77,83 @@ bool hws__own_compete(struct hws__worker *w)
     return true;
 }
 
-/* Somebody else owns it. */
-static bool wait_to_own(struct hws__worker *w, uint64_t end)
+/** A thread inside a callback, and the worker that it waits for. It keeps those that it owns meanwhile. */
+struct waiter {
+    struct waiter *next;
+    uintptr_t thread;
+    struct hws__worker *worker;
+};
+
+static pthread_mutex_t waiters_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct waiter *waiters;
+
+static struct waiter *waiter_of(uintptr_t thread)
 {
-    bool got = false;
+    struct waiter *x = waiters;
+
+    while (x != NULL && x->thread != thread) {
+        x = x->next;
+    }
+    return x;
+}
+
+static void unlist(const struct waiter *me)
+{
+    struct waiter **at = &waiters;
+
+    while (*at != me) {
+        at = &(*at)->next;
+    }
+    *at = me->next;
+}
+
+/* Whether whoever owns the worker waits in the end for this thread. If so this one waits no more, so that the
+ * others of the circle get what they wait for. */
+static bool in_circle(struct waiter *me, bool *listed)
+{
+    const struct waiter *x = me;
+    uintptr_t owner = 0;
+
+    pthread_mutex_lock(&waiters_lock);
+    if (!*listed) {
+        me->next = waiters;
+        waiters = me;
+        *listed = true;
+    }
+    /* Not for ever: a thread that has just got its worker is still listed. */
+    for (int i = 0; i < 1000 && x != NULL && owner != me->thread; i++) {
+        owner = atomic_load(&x->worker->obj.owner);
+        x = waiter_of(owner);
+    }
+    if (owner == me->thread) {
+        unlist(me);
+        *listed = false;
+    }
+    pthread_mutex_unlock(&waiters_lock);
+    return owner == me->thread;
+}
+
+/* Somebody else owns it. False: not before `end`, or never, see in_circle(). */
+static bool wait_to_own(struct hws__worker *w, uint64_t end, bool may_circle)
+{
+    struct waiter me = {.thread = hws__self(), .worker = w};
+    bool got = false, listed = false;
 
     atomic_fetch_add(&w->obj.want, 1);
     for (uint32_t i = 0; !(got = hws__own_try(w)); i++) {
         if (i % 64 != 63) {
             hws__pause();
-        } else if (end != UINT64_MAX && hws__now() >= end) {
+        } else if ((end != UINT64_MAX && hws__now() >= end) ||
+                   (may_circle && in_circle(&me, &listed))) {
             break;
         } else {
             sched_yield();
         }
+    }
+    if (listed) {
+        pthread_mutex_lock(&waiters_lock);
+        unlist(&me);
+        pthread_mutex_unlock(&waiters_lock);
     }
     atomic_fetch_sub(&w->obj.want, 1);
     return got;
@@ -103,11 +167,26 @@ bool hws__own(struct hws__worker *w)
     if (hws__owned(w)) {
         return true;
     }
-    (void)wait_to_own(w, UINT64_MAX);
+    (void)wait_to_own(w, UINT64_MAX, false);
     return false;
+}
+
+int32_t hws__own_call(struct hws__worker *w, hws_id id, bool *nested)
+{
+    *nested = false;
+    if (hws__own_try(w)) {
+        return HWS_OK;
+    }
+    if (!hws__owned(w) && wait_to_own(w, UINT64_MAX, hws__in_callback())) {
+        return HWS_OK;
+    }
+    *nested = true;
+    return hws__owned(w) ? HWS_OK
+                         : hws__fail(HWS_E_DEADLOCK, id,
+                                     "callbacks of several workers wait for each other's worker");
 }
 
 bool hws__own_until(struct hws__worker *w, uint64_t end)
 {
-    return hws__own_try(w) || hws__owned(w) || wait_to_own(w, end);
+    return hws__own_try(w) || hws__owned(w) || wait_to_own(w, end, false);
 }

@@ -73,6 +73,11 @@ static inline bool hws__asleep(const struct hws__worker *w)
 
 /** Own for a short time, whoever owns now; true if it is owned already (inside a callback). */
 bool hws__own(struct hws__worker *w);
+/**
+ * The same for a call that may come from a callback: HWS_E_DEADLOCK, with nothing to give back, if each of
+ * several callbacks waits for the worker of another.
+ */
+int32_t hws__own_call(struct hws__worker *w, hws_id id, bool *nested);
 /** Own it, not after `end`; false: it is not to be had. */
 bool hws__own_until(struct hws__worker *w, uint64_t end);
 static inline void hws__disown(struct hws__worker *w, bool nested)

@@ -157,7 +157,9 @@ int32_t hws_plan_open(hws_id endpoint, const hws_transfer *transfers, uint64_t c
                          (unsigned long long)count);
     }
     w = ep->worker;
-    nested = hws__own(w);
+    if ((r = hws__own_call(w, endpoint, &nested)) < 0) {
+        return r;
+    }
     r = atomic_load(&ep->obj.id) == endpoint
             ? open_plan(ep, transfers, count, out)
             : hws__id_error(&hws__objects, endpoint, HWS_KIND_ENDPOINT);

@@ -24,7 +24,11 @@ static void leave(struct hws__worker *w, bool nested)
 /* Own the worker of a source that is still what it was. */
 static int32_t enter(const struct hws__post *p, bool *nested)
 {
-    *nested = hws__own(p->worker);
+    int32_t r = hws__own_call(p->worker, p->source, nested);
+
+    if (r < 0) {
+        return r;
+    }
     if (atomic_load(p->ep != NULL ? &p->ep->obj.id : &p->worker->obj.id) != p->source) {
         hws__disown(p->worker, *nested);
         return hws__id_error(&hws__objects, p->source, 0);
@@ -45,7 +49,9 @@ static int32_t enter_message(hws_id id, uint32_t kind, struct hws__message **out
     if (m == NULL) {
         return r;
     }
-    *nested = hws__own(m->worker);
+    if ((r = hws__own_call(m->worker, id, nested)) < 0) {
+        return r;
+    }
     if (hws__obj_find(&hws__objects, id) != m) {
         hws__disown(m->worker, *nested);
         return hws__id_error(&hws__objects, id, kind);

@@ -244,7 +244,9 @@ int32_t hws_rkey_unpack(hws_id endpoint, const void *packed, uint64_t length, ui
         return r;
     }
     w = ep->worker; /* once: the endpoint's memory may become another's until it is owned */
-    nested = hws__own(w);
+    if ((r = hws__own_call(w, endpoint, &nested)) < 0) {
+        return r;
+    }
     r = atomic_load(&ep->obj.id) == endpoint
             ? unpack_checked(ep, &b, out)
             : hws__id_error(&hws__objects, endpoint, HWS_KIND_ENDPOINT);
@@ -304,7 +306,9 @@ static struct hws__rkey *own(hws_id id, bool *nested, int32_t *error)
         return NULL;
     }
     w = k->worker;
-    *nested = hws__own(w);
+    if ((*error = hws__own_call(w, id, nested)) < 0) {
+        return NULL;
+    }
     if (atomic_load(&k->obj.id) == id) {
         return k;
     }

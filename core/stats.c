@@ -278,7 +278,9 @@ static int32_t get_endpoint(hws_id id, hws_stats *s)
     }
     *s = (hws_stats){0};
     w = ep->worker; /* once: the endpoint's memory may become another's until it is owned */
-    nested = hws__own(w);
+    if ((r = hws__own_call(w, id, &nested)) < 0) {
+        return r;
+    }
     if (atomic_load(&ep->obj.id) == id) {
         add_traffic(s, &ep->traffic, hws__endpoint_via(ep));
         s->ops_pending = ep->op_count;

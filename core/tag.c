@@ -424,7 +424,9 @@ int32_t hws_tag_probe(hws_id source, uint64_t tag, uint64_t mask, hws_message_in
     if (info != NULL && (r = hws__fill(info, &out, sizeof out, "message info")) < 0) {
         return r;
     }
-    nested = hws__own(p.worker);
+    if ((r = hws__own_call(p.worker, source, &nested)) < 0) {
+        return r;
+    }
     if (atomic_load(p.ep != NULL ? &p.ep->obj.id : &p.worker->obj.id) != source) {
         hws__disown(p.worker, nested);
         return hws__id_error(&hws__objects, source, 0);

@@ -50,7 +50,9 @@ static struct hws__uworker *addressed(struct hws__worker *w, hws_id id, int kind
 {
     struct hws__uworker *u;
 
-    *nested = hws__own(w);
+    if ((*error = hws__own_call(w, id, nested)) < 0) {
+        return NULL;
+    }
     if (atomic_load(&w->obj.id) == id && w->addressed[kind] != NULL &&
         hws__acceptors_lost(w->addressed[kind])) {
         w->addressed[kind] = NULL; /* it stays for those who are connected already */
@@ -60,7 +62,12 @@ static struct hws__uworker *addressed(struct hws__worker *w, hws_id id, int kind
         u = kind == HWS__ADDRESSED_SHM
                 ? hws__uworker_create(w->context, HWS__ADDRESS_SHM, w->context->ucx)
                 : hws__uworker_create(w->context, HWS__ADDRESS, hws__context_tcp(w->context));
-        *nested = hws__own(w);
+        if ((*error = hws__own_call(w, id, nested)) < 0) {
+            if (u != NULL) {
+                hws__uworker_destroy(u);
+            }
+            return NULL;
+        }
         if (u == NULL) {
             *error = HWS_E_NO_RESOURCE;
             return NULL;

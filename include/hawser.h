@@ -24,7 +24,9 @@
  * negative result hws_last_error() gives the details, on the thread that made the call.
  *
  * TAGS. `@thread any`: callable from every thread at any time, also inside a callback.
- * `@thread outside`: not inside a callback (HWS_E_DEADLOCK). `@blocks no`: returns at once.
+ * `@thread outside`: not inside a callback (HWS_E_DEADLOCK). `@blocks no`: returns at once. What blocks
+ * while another thread progresses the worker gives HWS_E_DEADLOCK in a callback of another worker, if that
+ * thread is in a callback, too, and waits for this one in the same way: one of the two gets it.
  * `@owns`: who owns the memory that is passed. `@ucx`: the UCX call that it stands on.
  *
  * FORK. A forked child gets HWS_E_FORKED from every call; nothing of the parent is touched.

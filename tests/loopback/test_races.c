@@ -397,4 +397,43 @@ CASE(a_handler_unset_by_its_own_allocator)
     }
 }
 
+/* A callback of each of two workers that needs the other one's worker. */
+struct crossing {
+    pthread_barrier_t *both;
+    hws_id endpoint; /* of the other worker */
+    int32_t result;
+    _Atomic int over;
+};
+
+static void cross(void *arg)
+{
+    hws_endpoint_info info = {.struct_size = sizeof info};
+    struct crossing *c = arg;
+
+    pthread_barrier_wait(c->both);
+    c->result = hws_endpoint_query(c->endpoint, &info);
+    atomic_store(&c->over, 1);
+}
+
+CASE(callbacks_that_need_each_others_worker)
+{
+    t_pair_opts opts = {.mode = HWS_PROGRESS_THREAD};
+    hws_op_opts dropped = {.struct_size = sizeof dropped, .flags = HWS_OP_DETACHED};
+    pthread_barrier_t both;
+
+    t_pair_open(&pair, &opts);
+    for (int round = 0; round < 20; round++) {
+        struct crossing c[2] = {{&both, pair.endpoint[1], 0, 0}, {&both, pair.endpoint[0], 0, 0}};
+
+        CHECK_EQ(pthread_barrier_init(&both, NULL, 2), 0);
+        CHECK_OK(hws_task(pair.worker[0], cross, &c[0], 0, &dropped, NULL));
+        CHECK_OK(hws_task(pair.worker[1], cross, &c[1], 0, &dropped, NULL));
+        UNTIL(&pair, atomic_load(&c[0].over) && atomic_load(&c[1].over));
+        CHECK_OK(c[0].result < 0 ? c[1].result : c[0].result);
+        CHECK_CODE(c[0].result < 0 ? c[0].result : c[1].result, HWS_E_DEADLOCK);
+        pthread_barrier_destroy(&both);
+    }
+    t_pair_close(&pair);
+}
+
 CASES_MAIN
