@@ -84,6 +84,16 @@ int32_t hws_endpoint_query(hws_id endpoint, hws_endpoint_info *out)
     return hws__fill(out, &i, sizeof i, "endpoint info");
 }
 
+/* UCX 1.13 reads past its tables for one that is still connecting, or failed. */
+static void print_endpoint(const struct hws__endpoint *ep, FILE *f)
+{
+    if (ep->ucx != NULL && ep->hello_done && !ep->failed && !ep->ucx_error) {
+        hws__ucx.ucp_ep_print_info(ep->ucx, f);
+    } else {
+        fputs("# The endpoint is not connected\n", f);
+    }
+}
+
 /* UCX's text of an object whose worker is owned, or of a context. */
 static void print(hws_id id, struct hws__obj *o, FILE *f)
 {
@@ -99,9 +109,7 @@ static void print(hws_id id, struct hws__obj *o, FILE *f)
         }
         break;
     default:
-        if (ep->ucx != NULL) {
-            hws__ucx.ucp_ep_print_info(ep->ucx, f);
-        }
+        print_endpoint(ep, f);
     }
 }
 

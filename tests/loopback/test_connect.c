@@ -1052,4 +1052,29 @@ CASE(reconnects)
     t_pair_close(&pair);
 }
 
+/* At every step of connecting, on both ways, and of failing. */
+CASE(described_while_connecting)
+{
+    hws_endpoint_opts opts[2] = {{.struct_size = sizeof opts[0]},
+                                 {.struct_size = sizeof opts[0], .flags = HWS_ENDPOINT_TCP_ONLY}};
+    hws_id endpoint = 0, op = 0;
+    char text[4096];
+    t_pair pair;
+
+    t_pair_listen(&pair, NULL);
+    for (int i = 0; i < 4; i++) {
+        uint64_t until = t_now() + 100 * T_MS;
+
+        CHECK_OK(hws_connect(pair.worker[0], "127.0.0.1", i < 2 ? pair.port : t_closed_port(),
+                             &opts[i % 2], NULL, &endpoint, &op));
+        while (hws_wait(op, 0, NULL) == HWS_E_TIMED_OUT || t_now() < until) {
+            CHECK_OK(hws_describe(endpoint, text, sizeof text, NULL));
+            CHECK(text[0] != '\0');
+            t_pair_step(&pair);
+        }
+        CHECK_OK(hws_close(endpoint));
+    }
+    t_pair_close(&pair);
+}
+
 CASES_MAIN
