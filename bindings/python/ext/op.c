@@ -215,7 +215,7 @@ PyObject *op_posted(struct op *op, int32_t r)
         op_give_back(op);
     }
     if (op->ucp != NULL) {
-        ucp_told(op, false);
+        ucp_told(op);
     }
     return (PyObject *)op;
 }
@@ -325,6 +325,9 @@ static __attribute__((noinline)) PyObject *take_other(struct op *op)
     }
     if (op->untaken != NULL) {
         Py_CLEAR(op->untaken);
+    }
+    if (op->ucp != NULL && value != NULL) {
+        ucp_taken(op, false);
     }
     return value;
 }

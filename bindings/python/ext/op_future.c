@@ -77,7 +77,7 @@ void op_tell(struct op *op, struct binding *direct)
         op_give_back(op);
     }
     if (op->ucp != NULL) {
-        ucp_told(op, op->callback != NULL && (direct == NULL || direct->loop != op->loop));
+        ucp_told(op);
     }
     if (op->since != 0) {
         /* It went to sleep for a time that a spin would have bridged: spin again from now on. */
@@ -161,6 +161,9 @@ static void leave_buffer(struct op *op)
     if (op->told && !op->waiting && !op->yielded) {
         op->back = BACK_NONE;
         op_give_back(op);
+        if (op->ucp != NULL) {
+            ucp_taken(op, true); /* as a gather(), which wakes others then */
+        }
     }
 }
 

@@ -17,6 +17,7 @@ struct ucp_endpoint {
     PyObject_HEAD PyObject *endpoint; /* hawser's; null: everything goes to the Python part */
     uint64_t send_tag, recv_tag;
     unsigned long long sent, posted, received; /* messages */
+    unsigned long long untaken; /* of the received: the program has yet to learn of them */
     PyObject
         *last;  /* how many are to be received before it closes; None: not known, null: the same */
     bool exact; /* a message that is shorter than its buffer is an error */
@@ -38,27 +39,54 @@ bool ucp_failed(const struct op *op)
     return op->cancelled || op->status < 0 || is_short(op);
 }
 
-void ucp_told(struct op *op, bool later)
+/* The endpoint may have to be closed now, if it is known when. */
+static void look_at_count(PyObject *self, bool later)
+{
+    const struct ucp_endpoint *u = (struct ucp_endpoint *)(void *)self;
+    PyObject *r;
+
+    if (u->last == NULL || u->last == Py_None) {
+        return;
+    }
+    r = PyObject_CallMethod(self, "_counted", "O", later ? Py_True : Py_False);
+    callback_failed(self);
+    Py_XDECREF(r);
+}
+
+void ucp_told(struct op *op)
 {
     struct ucp_endpoint *u = (struct ucp_endpoint *)(void *)op->ucp;
-    PyObject *r;
 
     if (!op->receives || ucp_failed(op)) {
         return;
     }
+    op->untaken_message = true;
     u->received++;
-    if (u->last == NULL || u->last == Py_None) {
+    u->untaken++;
+    look_at_count(op->ucp, false);
+}
+
+void ucp_taken(struct op *op, bool later)
+{
+    struct ucp_endpoint *u = (struct ucp_endpoint *)(void *)op->ucp;
+
+    if (!op->untaken_message) {
         return;
     }
-    r = PyObject_CallMethod(op->ucp, "_counted", "O", later ? Py_True : Py_False);
-    callback_failed(op->ucp);
-    Py_XDECREF(r);
+    op->untaken_message = false;
+    if (--u->untaken == 0) {
+        look_at_count(op->ucp, later);
+    }
 }
 
 void ucp_returned(struct op *op)
 {
-    if (op->told && !op->cancelled) { /* else it was not counted */
-        ((struct ucp_endpoint *)(void *)op->ucp)->received--;
+    struct ucp_endpoint *u = (struct ucp_endpoint *)(void *)op->ucp;
+
+    if (op->untaken_message) { /* else it was not counted */
+        op->untaken_message = false;
+        u->received--;
+        u->untaken--;
     }
 }
 
@@ -75,6 +103,13 @@ PyObject *ucp_failure(struct op *op, PyObject *error)
 
 void ucp_drop(struct op *op)
 {
+    PyObject *type, *value, *traceback;
+
+    if (op->ucp != NULL && op->untaken_message) {
+        PyErr_Fetch(&type, &value, &traceback);
+        ucp_taken(op, false);
+        PyErr_Restore(type, value, traceback);
+    }
     Py_CLEAR(op->ucp);
     Py_CLEAR(op->buffer);
 }
@@ -85,6 +120,7 @@ static void concerns(struct op *op, PyObject *self, PyObject *buffer, bool recei
     op->ucp = Py_NewRef(self);
     op->buffer = Py_NewRef(buffer);
     op->receives = receives;
+    op->untaken_message = false;
     op->number = number;
     op->expected = expected;
 }
@@ -268,6 +304,7 @@ int ucp_import(PyObject *module)
         COUNT("_send_count", sent),
         COUNT("_recv_count", posted),
         COUNT("_finished_recv_count", received),
+        COUNT("_untaken_count", untaken),
         {"_close_after_n_recv", T_OBJECT, offsetof(struct ucp_endpoint, last), 0, NULL},
         {NULL, 0, 0, 0, NULL}};
     PyType_Slot slots[] = {{Py_tp_dealloc, ucp_dealloc},

@@ -194,23 +194,34 @@ async def test_nothing_is_kept():
     await _close(server, listener)  # that they are free is checked by reset(), after each test
 
 
-@pytest.mark.parametrize("later", [True, False])
-async def test_who_received_the_last_message_goes_on_first(later):
-    """The peer has closed; that closes the endpoint after those have gone on whom the last message wakes."""
+@pytest.mark.parametrize("way", ["await", "gather", "result", "forget"])
+async def test_who_received_the_last_message_goes_on_first(way):
+    """A peer's close closes the endpoint after the program has learned of the last message, also if that was posted
+    long before it is looked at, as by who sends a message first."""
     listener, client, server = await _both()
-    seen = []
-    server._peer_sent(1)
-    server._finished_recv_count = 1
-    if not later:  # it goes on at once
-        seen.append(server._ep is not None)
-    server._counted(later)
-    if later:  # it is woken by the loop
-        asyncio.get_running_loop().call_soon(lambda: seen.append(server._ep is not None))
+    into = bytearray(1)
+    receiving = server.recv(into)
+    await client.send(b"x")
+    await client.close()
+    async with asyncio.timeout(10):
+        while not server._peer_closes:
+            await asyncio.sleep(0.001)
+    await asyncio.sleep(0.01)
+    assert server._ep is not None
+    if way == "await":
+        assert await receiving is True
+    elif way == "gather":
+        assert await asyncio.gather(receiving) == [True]
+    elif way == "result":
+        assert receiving.result() is True
+    assert way == "forget" or isinstance(server.ucx_info(), str)
+    assert into == b"x"
+    del receiving
     async with asyncio.timeout(10):
         while server._ep is not None:
             await asyncio.sleep(0)
-    assert seen == [True]
-    await _close(client, listener)
+    server.close_after_n_recv(1)
+    await _close(listener)
 
 
 async def test_reply_to_a_peer_that_closes():

@@ -91,6 +91,7 @@ class UcpEndpoint:
     _send_count: int
     _recv_count: int
     _finished_recv_count: int
+    _untaken_count: int
     _close_after_n_recv: int | None
     def send(self, buffer: Any, tag: Any = None, force_tag: bool = False) -> Coroutine[Any, Any, bool | None]: ...
     def recv(self, buffer: Any, tag: Any = None, force_tag: bool = False) -> Coroutine[Any, Any, bool]: ...

@@ -731,8 +731,9 @@ class Endpoint(_core.UcpEndpoint):
         """Close once `n` more messages are received, or `n` in all."""
         if not count_from_ep_creation:
             n += self._finished_recv_count
-        if self._close_after_n_recv is not None:
-            raise UCXError(f"close_after_n_recv has already been set to: {self._close_after_n_recv} (abs)")
+        limit = self._close_after_n_recv
+        if limit is not None and not (self._peer_closes and self._finished_recv_count >= limit):
+            raise UCXError(f"close_after_n_recv has already been set to: {limit} (abs)")
         if n == self._finished_recv_count:
             self.abort()
         elif n > self._finished_recv_count:
@@ -745,10 +746,8 @@ class Endpoint(_core.UcpEndpoint):
         if self._close_after_n_recv is not None:
             return
         self._peer_closes = True
-        if n > self._finished_recv_count:
-            self._close_after_n_recv = n
-        else:
-            self._all_received()
+        self._close_after_n_recv = max(n, self._finished_recv_count)
+        self._counted()
 
     def _received(self) -> None:
         """One message more; the last one that is to come closes the endpoint."""
@@ -756,15 +755,17 @@ class Endpoint(_core.UcpEndpoint):
         self._counted()
 
     def _counted(self, later: bool = False) -> None:
-        """A message was received and counted. later: who waits for it goes on in the loop's next turn only."""
-        if self._finished_recv_count == self._close_after_n_recv:
-            self._all_received(later)
-
-    def _all_received(self, later: bool = False) -> None:
-        """Close; if the peer asked for it a moment later: nobody expects that between two awaits."""
+        """A message was received and counted, or all that were are taken. later: who waits for it goes on in the
+        loop's next turn only."""
+        if self._close_after_n_recv is None or self._finished_recv_count < self._close_after_n_recv:
+            return
         if not self._peer_closes:
             self.abort()
-            return
+        elif self._untaken_count == 0:
+            self._close_soon(later)
+
+    def _close_soon(self, later: bool) -> None:
+        """Close as the peer did, but a moment later: nobody expects that between two awaits."""
         try:
             loop = asyncio.get_running_loop()
             if later:
