@@ -109,6 +109,27 @@ async def test_tags_in_any_order():
     listener.close()
 
 
+@pytest.mark.parametrize("size", [10, 1 << 20])
+@pytest.mark.parametrize("allocator", [lambda n: bytearray(n - 1), lambda n: bytes(1 // 0)], ids=["short", "raises"])
+async def test_active_message_without_memory(allocator, size):
+    """The receiver is told what is wrong; the sender does not wait for it for ever."""
+    accepted = asyncio.get_running_loop().create_future()
+    listener, client = await connected(accepted.set_result)
+    server = await accepted
+    ucp.register_am_allocator(allocator, "host")
+    sending = asyncio.ensure_future(client.am_send(bytearray(size)))
+    with pytest.raises((ZeroDivisionError, ValueError, ucp.exceptions.UCXError)) as failure:
+        await server.am_recv()
+    assert await asyncio.wait_for(sending, 10) is True
+    assert failure.traceback
+    ucp.register_am_allocator(bytearray, "host")
+    await client.am_send(b"next")
+    assert await server.am_recv() == b"next"
+    await client.close()
+    await server.close()
+    listener.close()
+
+
 @pytest.mark.parametrize("size", [0, 1, 1000, 8192, 3_000_000])
 @pytest.mark.parametrize("wait_first", [True, False])
 @pytest.mark.parametrize("allocator", [None, bytearray, lambda n: np.empty(n, dtype=np.uint8)])

@@ -634,6 +634,7 @@ class UCXEndpoint(UCXObject):
                 memoryview(slot[1]).cast("B")[:] = memoryview(data)
         except Exception as e:
             slot[2] = translate(e, "am_recv") if isinstance(e, HawserError) else e
+            _core.close(data.id)  # the exception's traceback may keep it for long, and the sender waits for its end
         slot[0] = True
         self._am_deliver()
 
