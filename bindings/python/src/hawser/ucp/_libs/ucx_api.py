@@ -405,6 +405,8 @@ class _Call:
         if self.owner is not None:
             self.owner._inflight.add(self)
         self._operation._on_end(self._ended)
+        if self.owner is not None and not self.owner.is_alive() and not self._operation.done():
+            self.owner.worker._cancel_later(self.cancel_request)  # nobody is told of its peer's end any more
         return self._request
 
     def cancel_request(self) -> int:
