@@ -291,9 +291,13 @@ def test_cancel_what_a_peer_left_behind(am, left):
 
 
 @pytest.mark.parametrize("server_closes", [True, False])
-def test_close_callback(server_closes):
+@pytest.mark.parametrize("left", [True, False])
+def test_close_callback(server_closes, left):
+    """left: the peer was gone already when the callback was set."""
     with Served(leave) as (worker, ep):
         closed = []
+        while left and ep.is_alive():
+            worker.progress()
         ep.set_close_callback(lambda: closed.append(1))
         if server_closes:
             while not closed:

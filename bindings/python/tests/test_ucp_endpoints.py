@@ -138,6 +138,21 @@ async def test_close_callback(server_closes):
     listener.close()
 
 
+async def test_close_callback_that_is_set_after_the_end():
+    """Who sets it learns of the end, whichever comes first; on an endpoint that is closed here it is an error."""
+    listener, client = await connected(lambda ep: ep.abort())
+    while not client.closed():
+        await asyncio.sleep(0.005)
+    called = []
+    client.set_close_callback(lambda: called.append(1))
+    assert called == [1]
+    await client.close()
+    assert called == [1]
+    with pytest.raises(ucp.exceptions.UCXCloseError):
+        client.set_close_callback(lambda: called.append(2))
+    listener.close()
+
+
 @pytest.mark.parametrize("am", [True, False])
 @pytest.mark.parametrize("server_closes", [True, False])
 async def test_close_ends_what_waits(am, server_closes):

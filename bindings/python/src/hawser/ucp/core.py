@@ -776,8 +776,10 @@ class Endpoint(_core.UcpEndpoint):
             self.abort()
 
     def set_close_callback(self, callback_func: Callable[[], None]) -> None:
-        """Call `callback_func()` once, when the endpoint is closed or the peer is gone."""
-        self._check_open().set_close_callback(callback_func)
+        """Call `callback_func()` once, when the endpoint is closed or the peer is gone: at once if it is."""
+        if self._ep is None:
+            raise UCXCloseError("Endpoint closed")
+        self._ep.set_close_callback(callback_func)
 
 
 def _abort(endpoint: weakref.ref[Endpoint]) -> None:

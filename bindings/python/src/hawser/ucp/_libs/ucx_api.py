@@ -602,8 +602,10 @@ class UCXEndpoint(UCXObject):
         return _flush(self._endpoint.flush, cb_func, cb_args, cb_kwargs)
 
     def set_close_callback(self, cb_func: Callable[[], None]) -> None:
-        """Call `cb_func()` once, when the peer is gone or this is closed."""
+        """Call `cb_func()` once, when the peer is gone or this is closed: at once if that is so already."""
         self._close_callback = cb_func
+        if not self.is_alive():
+            self._call_close_callback()
 
     def am_probe(self) -> bool:
         """Whether an active message has arrived."""
