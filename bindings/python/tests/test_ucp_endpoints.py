@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import subprocess
 import sys
 from unittest import mock
 
@@ -477,3 +478,24 @@ async def test_peer_dies(error_handling, caplog):
     await ep.close()
     assert ("UCX failed closing worker" in caplog.text and "[Send shutdown]" in caplog.text) is not error_handling
     listener.close()
+
+
+_FORKING = """
+import asyncio, os, sys, ucp
+async def main():
+    listener = ucp.create_listener(lambda ep: None)
+    ep = await ucp.create_endpoint("127.0.0.1", listener.port)
+    child = os.fork()
+    if child == 0:
+        sys.exit(3)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    await ep.close()
+    listener.close()
+asyncio.run(main())
+"""
+
+
+def test_child_that_exits_says_nothing():
+    """A child has no part in the connections of its parent, and what it inherited of them is no trouble at its end."""
+    done = subprocess.run([sys.executable, "-c", _FORKING], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")

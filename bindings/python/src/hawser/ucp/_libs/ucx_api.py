@@ -24,6 +24,7 @@ from hawser import _core
 from hawser._context import Context
 from hawser._endpoint import Endpoint as _Endpoint
 from hawser._endpoint import connect as _connect
+from hawser._errors import ForkedError
 from hawser._worker import Worker as _Worker
 
 from . import config as _config
@@ -310,11 +311,12 @@ class UCXWorker(UCXObject):
         for endpoint in self._peers.values():
             endpoint.abort()
         self._peers.clear()
-        self._worker.close_wait(self._patience)
-        if not self._worker.closed:
-            for endpoint in self._leaving:
-                endpoint.abort()  # the peers make no progress
-            self._worker.close_wait(1.0)
+        with contextlib.suppress(ForkedError):  # in a child there is nothing to be closed
+            self._worker.close_wait(self._patience)
+            if not self._worker.closed:
+                for endpoint in self._leaving:
+                    endpoint.abort()  # the peers make no progress
+                self._worker.close_wait(1.0)
 
 
 def _progress_all(over: Callable[[], bool], seconds: float) -> bool:
