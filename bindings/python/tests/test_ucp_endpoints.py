@@ -11,6 +11,7 @@ import pytest
 from ucp_support import connected, event_loop_policy, fresh_ucp, mp  # noqa: F401
 
 import ucp
+from hawser import ErrorCode, HawserError
 from hawser import ucp as hawser_ucp
 
 
@@ -332,6 +333,21 @@ async def test_closed_by_the_peer_before_we_receive(am):
     with pytest.raises(ucp.exceptions.UCXCanceled, match="am_recv" if am else "Recv.*tag"):
         await (client.am_recv() if am else client.recv(bytearray(1)))
     await client.close()
+    listener.close()
+
+
+async def test_both_close(caplog):
+    """Our goodbye may fail because of the peer's before anything else tells of that: no failure to anybody."""
+
+    class Left:
+        async def send(self, *args):
+            raise HawserError(ErrorCode.PEER_CLOSED, text="the peer said goodbye")
+
+    listener, client = await connected(lambda ep: None)
+    client._hawser = Left()
+    assert not client.closed()
+    await client.close()
+    assert caplog.text == ""
     listener.close()
 
 

@@ -464,6 +464,7 @@ class Endpoint(_core.UcpEndpoint):
             if self._shutting_down_peer or self._tags is None:
                 return
             self._shutting_down_peer = True
+            handles_errors = self._ep is not None and self._ep._handling
             msg = CtrlMsg.serialize(opcode=1, close_after_n_recv=self._send_count)
             log = (
                 f"[Send shutdown] ep: {hex(self._uid)}, tag: {hex(self._tags['ctrl_send'])}, "
@@ -474,8 +475,8 @@ class Endpoint(_core.UcpEndpoint):
                 await self._hawser.send(msg, self._tags["ctrl_send"])
             except HawserError as e:
                 error = UCXError(f"<{log}>: {e.text}")
-                # A peer that closed first is no failure to whoever handles errors: closed() tells.
-                quiet = self._is_closed() and e.code == ErrorCode.PEER_CLOSED
+                # A peer that closed first is no failure to whoever handles errors: closed() tells, perhaps only later.
+                quiet = handles_errors and e.code == ErrorCode.PEER_CLOSED
                 say = logger.debug if quiet else logging.error
                 say("UCX failed closing worker %s: %r", hex(self._uid), error)
         finally:
