@@ -233,6 +233,12 @@ class UCXWorker(ucx_api.UCXWorker):
     def init_blocking_progress_mode(self) -> None:  # type: ignore[override]
         """Nothing is needed for it."""
 
+    def progress(self) -> None:
+        """Make progress until nothing is left to do; what waits for a peer that is gone is cancelled then."""
+        super().progress()
+        if self.cancel_inflight_messages():
+            super().progress()
+
     def progress_once(self) -> bool:
         """One round of progress; whether it did anything."""
         return bool(self._worker.progress())
