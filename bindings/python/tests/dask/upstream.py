@@ -32,6 +32,8 @@ ONLY_TCP = {
     "test_protocol_tcp": "asks for tcp by name",
     "test_comm_closed_on_write_error": "replaces the write() of tornado's stream",
     "test_async_listener_stop": "replaces the backend of tcp",
+    "test_retry_connect": "replaces the backend of tcp",
+    "test_handshake_slow_comm": "replaces the backend of tcp",
     "test_connection_pool_catch_all_cancellederrors": "replaces the backend of tcp",
     "test_connection_pool_close_while_connecting": "replaces the backend of tcp",
     "test_connection_pool_outside_cancellation": "replaces the backend of tcp",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import functools
 import logging
 import weakref
@@ -9,10 +11,12 @@ from typing import Any, NoReturn
 
 from distributed.comm.core import Comm, CommClosedError
 from distributed.comm.utils import from_frames, to_frames
+from distributed.utils import offload
 
 import hawser
 
-from ._config import write_ahead
+from . import _direct
+from ._config import close_timeout, write_ahead
 from ._pool import take
 
 log = logging.getLogger("hawser.dask")
@@ -23,9 +27,11 @@ COALESCE = 32768
 NO_SPLIT = 1 << 62
 
 
-def _finalize(endpoint: hawser.Endpoint, description: str) -> None:
+def _finalize(endpoint: hawser.Endpoint, lender: _direct.Lender | None, description: str) -> None:
     if endpoint.connected:
         log.warning("closing a connection that nobody closed: %s", description)
+    if lender is not None:
+        lender.revoke()
     endpoint.abort()
 
 
@@ -41,8 +47,12 @@ class HawserComm(Comm):
         self._endpoint: hawser.Endpoint | None = endpoint
         self._ahead = write_ahead()
         self._unsent = 0  # bytes of messages that are not at the peer yet
+        self._lender = _direct.Lender(endpoint) if _direct.usable(info["lanes"]) else None
+        self._peer_reads = False  # the memory of this process
+        self._source: _direct.Where | None = None  # the peer's memory, if this process can read it
+        self._tried = self._lender is None
         super().__init__(deserialize=deserialize)
-        self._finalizer = weakref.finalize(self, _finalize, endpoint, repr(self))
+        self._finalizer = weakref.finalize(self, _finalize, endpoint, self._lender, repr(self))
         self._finalizer.atexit = False
 
     @property
@@ -63,7 +73,13 @@ class HawserComm(Comm):
     def extra_info(self) -> dict[str, Any]:
         return {}
 
-    def _failed(self, error: hawser.HawserError) -> NoReturn:
+    def handshake_info(self) -> dict[str, Any]:
+        info = dict(super().handshake_info())
+        if self._lender is not None:
+            info["hawser-memory"] = self._lender.where()
+        return info
+
+    def _failed(self, error: hawser.HawserError | OSError) -> NoReturn:
         description = repr(self)
         self._cut()
         raise CommClosedError(f"in {description}: {type(error).__name__}: {error}") from error
@@ -74,14 +90,18 @@ class HawserComm(Comm):
         if endpoint is None:
             raise CommClosedError(f"in {self!r}: read of a closed connection")
         try:
-            segments = await endpoint.recv_multi()
+            receiving = endpoint.recv_multi(0, 0)  # any tag
+            segments = await receiving
             if segments.pending:
                 # Each buffer has memory of its own, so that each can be freed alone.
                 frames = [take(n) for n in segments.lengths]
                 await segments.fetch(frames)
             else:
                 frames = segments.copy()
-        except hawser.HawserError as e:
+            self._peer_reads |= bool(receiving.tag & _direct.CAN_READ)
+            if receiving.tag & _direct.LENDS:
+                await self._borrow(endpoint, frames)
+        except (hawser.HawserError, OSError) as e:
             self._failed(e)
         except BaseException:
             self._cut()
@@ -96,6 +116,31 @@ class HawserComm(Comm):
         except EOFError as e:
             self._cut()
             raise CommClosedError(f"in {self!r}: a message that ends too early") from e
+
+    async def _borrow(self, endpoint: hawser.Endpoint, frames: list[Any]) -> None:
+        """Get the frames that the peer lends."""
+        if self._source is None:
+            raise OSError("the peer lends memory that was not asked for")
+        borrowed = _direct.Borrowed(self._source, frames, take)
+        if borrowed.total > _direct.INLINE:
+            await offload(borrowed.read)
+        else:
+            borrowed.read()
+        with contextlib.suppress(hawser.HawserError):  # the peer needs it no more
+            endpoint.send_am(b"", id=_direct.RETURNED, header=borrowed.header, eager=True)
+
+    def _post(self, endpoint: hawser.Endpoint, frames: Any) -> Any:
+        """Hand a message to UCX. Gives what ends when its frames are not in use any more."""
+        if not self._tried and self.remote_info:
+            self._tried = True
+            self._source = _direct.reachable(self.remote_info.get("hawser-memory"))
+        tag = 0 if self._source is None else _direct.CAN_READ
+        if self._lender is None or not self._peer_reads or (lent := self._lender.lend(frames)) is None:
+            return endpoint.send_multi(frames, tag, None, COALESCE)
+        frames, reading = lent
+        sending = endpoint.send_multi(frames, tag | _direct.LENDS, None, COALESCE)
+        sending.add_done_callback(functools.partial(self._lender.posted, reading))
+        return reading
 
     async def write(self, msg: Any, serializers: Any = None, on_error: str | None = "message") -> int:
         """Send a message; gives its bytes. It may return before the peer reads, as over tcp, while
@@ -120,7 +165,7 @@ class HawserComm(Comm):
             raise CommClosedError(f"in {self!r}: closed while the message was serialized")
         n = sum(f.nbytes if isinstance(f, memoryview) else len(f) for f in frames)
         try:
-            sending = endpoint.send_multi(frames, 0, None, COALESCE)
+            sending = self._post(endpoint, frames)
             if not sending.done():
                 self._unsent += n
                 sending.add_done_callback(functools.partial(self._sent, n))
@@ -143,34 +188,51 @@ class HawserComm(Comm):
 
     async def close(self) -> None:
         """Send what is left, say goodbye and close; bounded by `distributed.comm.ucx.close-timeout`."""
-        endpoint, self._endpoint = self._endpoint, None
+        endpoint, lender = self._let_go()
         if endpoint is None:
             return
-        self._finalizer.detach()
         try:
+            if lender is not None:
+                if lender:
+                    with contextlib.suppress(asyncio.TimeoutError):
+                        await asyncio.wait_for(lender.idle(), close_timeout())
+                lender.revoke()
             await endpoint.close()
         except hawser.HawserError:
             log.debug("closing %r", self, exc_info=True)
         except BaseException:
+            if lender is not None:
+                lender.revoke()
             endpoint.abort()
             raise
 
     def abort(self) -> None:
         """Close without waiting. What write() took still goes to the peer, as the kernel sends on what tcp took."""
-        endpoint = self._endpoint
-        if endpoint is None or not endpoint.connected:
+        if self.closed():
             self._cut()
             return
-        self._endpoint = None
-        self._finalizer.detach()
-        endpoint.close()
+        endpoint, lender = self._let_go()
+        if lender:
+            lender.linger(close_timeout())
+        elif endpoint is not None:
+            if lender is not None:
+                lender.revoke()
+            endpoint.close()
 
     def _cut(self) -> None:
         """Close at once: what is on its way is lost, and the peer sees a failure."""
-        endpoint, self._endpoint = self._endpoint, None
+        endpoint, lender = self._let_go()
+        if lender is not None:
+            lender.revoke()
         if endpoint is not None:
-            self._finalizer.detach()
             endpoint.abort()
+
+    def _let_go(self) -> tuple[hawser.Endpoint | None, _direct.Lender | None]:
+        """It is closed from here on; who is given these ends them."""
+        found = self._endpoint, self._lender
+        self._endpoint = self._lender = None
+        self._finalizer.detach()
+        return found
 
     def closed(self) -> bool:
         """True once it was closed here, or the peer left or died."""

@@ -66,6 +66,15 @@ def pool_size() -> int:
     return min(2 << 30, MEMORY_LIMIT // 10) if value is None else int(parse_bytes(value))
 
 
+def direct_reads() -> bool:
+    """Whether a peer on this machine may read large buffers where they are, as UCX's transport cma would."""
+    tls = os.environ.get("UCX_TLS") or ",".join(_transports()) or _environment().get("TLS", "")
+    names = set(tls.removeprefix("^").split(","))
+    return setting("direct-reads") is not False and (
+        "cma" not in names if tls.startswith("^") else not tls or bool(names & {"all", "sm", "shm", "cma"})
+    )
+
+
 def progress_mode() -> str:
     """How the worker of a loop makes progress, see hawser.Worker."""
     return setting("progress") or "blocking"
@@ -146,6 +155,12 @@ def refuse_unusable(config: Mapping[str, str], description: str) -> None:
         raise RuntimeError(f"UCX cannot be used with the settings {dict(config)}: {'; '.join(problems)}")
 
 
+def _environment() -> dict[str, str]:
+    """Further settings of UCX, without UCX_."""
+    chosen = (setting("environment") or {}).items()
+    return {name.upper().replace("-", "_").removeprefix("UCX_"): str(value) for name, value in chosen}
+
+
 def ucx_config(ipv6: bool = False) -> dict[str, str]:
     """UCX's settings: the process's environment wins, then the keys, then those of `environment`."""
     config: dict[str, str] = {}
@@ -156,12 +171,11 @@ def ucx_config(ipv6: bool = False) -> dict[str, str]:
         config["SOCKADDR_TLS_PRIORITY"] = "rdmacm" if setting("rdmacm") else "tcp"
     if devices := _net_devices():
         config["NET_DEVICES"] = devices
-    for name, value in (setting("environment") or {}).items():
-        key = name.upper().replace("-", "_").removeprefix("UCX_")
+    for key, value in _environment().items():
         if key in config:
             log.warning("UCX_%s of distributed.comm.ucx.environment is ignored: other settings decide it", key)
         else:
-            config[key] = str(value)
+            config[key] = value
     for key in [key for key in config if f"UCX_{key}" in os.environ]:
         log.info("UCX_%s of the environment is used instead of Dask's settings", key)
         del config[key]

@@ -8,6 +8,7 @@ import threading
 import hawser
 from hawser import _worker
 
+from . import _direct
 from ._config import context_options, prepare_cuda, prepare_rmm, progress_mode, refuse_unusable
 from ._usable import missing_transports, reason
 
@@ -30,6 +31,7 @@ def loop_worker(host: str | None) -> hawser.Worker:
             _sweep()
             # A task may keep the loop from running for long: peers are answered all the same, as by the kernel for tcp.
             worker = hawser.Worker(_open_context(ipv6), progress=progress_mode(), standby=True, name="dask", am_ids=())
+            worker.am_handler(_direct.RETURNED, _direct.returned)
             _workers[key] = worker
     return worker
 
@@ -79,13 +81,18 @@ def _sweep() -> None:
     """Workers of closed loops are closed beside everything else: nobody progresses them there."""
     for key in [key for key in _workers if key[0].is_closed()]:
         worker = _workers.pop(key)
-        threading.Thread(target=worker.close_wait, args=(5.0,), name="hawser-close", daemon=True).start()
+        threading.Thread(target=_close, args=(worker, 5.0), name="hawser-close", daemon=True).start()
+
+
+def _close(worker: hawser.Worker, seconds: float) -> None:
+    _direct.settle(worker, seconds)
+    worker.close_wait(seconds)
 
 
 def _close_all() -> None:
     with _lock:
         for worker in _workers.values():
-            worker.close_wait(1.0)
+            _close(worker, 1.0)
         _workers.clear()
         for context in _contexts.values():
             context.close(1.0)
