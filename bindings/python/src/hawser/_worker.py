@@ -422,11 +422,12 @@ at_exit: list[Callable[[], None]] = []
 
 def _close_defaults() -> None:
     global _context
-    for close in at_exit:
-        close()
-    for worker in list(_defaults.values()):
-        with contextlib.suppress(BufferError):
-            worker.close_wait(1.0)
+    with contextlib.suppress(_errors.ForkedError):  # a child of fork() that ends has nothing to close
+        for close in at_exit:
+            close()
+        for worker in list(_defaults.values()):
+            with contextlib.suppress(BufferError):
+                worker.close_wait(1.0)
     _defaults.clear()
     if _context is not None:
         context, _context = _context, None

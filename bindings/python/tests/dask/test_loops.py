@@ -102,3 +102,32 @@ def test_clients_of_several_threads_and_loops():
         with Client(cluster) as client:
             client.restart(timeout=120)
             assert client.submit(sum, [1, 2]).result(timeout=120) == 3
+
+
+FORKED = """
+import asyncio, os, sys
+from distributed.comm import connect, listen
+
+
+async def main():
+    async def hold(comm):
+        await comm.read()
+
+    async with listen("ucx://127.0.0.1:0", hold) as listener:
+        comm = await connect(listener.contact_address)
+        if os.fork() == 0:
+            sys.exit(7)
+        assert os.waitstatus_to_exitcode(os.wait()[1]) == 7
+        await comm.write("still here")
+        assert not comm.closed()
+        await comm.close()
+
+
+asyncio.run(main())
+"""
+
+
+def test_a_fork_that_ends_as_programs_do_says_nothing():
+    """And its parent's connections stay."""
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
