@@ -16,7 +16,7 @@ from distributed.comm.core import connect as core_connect
 from distributed.comm.registry import get_backend
 from distributed.protocol import Serialized, deserialize, to_serialize
 
-from hawser.dask import HawserBackend, UCXBackend, _pool, _workers
+from hawser.dask import HawserBackend, HawserComm, UCXBackend, _connector, _listener, _pool, _workers
 
 pytestmark = [pytest.mark.usefixtures("comms")]
 
@@ -434,6 +434,35 @@ async def test_handler_that_returns_at_once():
         comm = await connect(listener.contact_address)
         with pytest.raises(CommClosedError):
             await comm.read()
+
+
+@pytest.mark.parametrize("where", ["listener", "connector"])
+async def test_a_peer_that_leaves_as_soon_as_it_is_connected(monkeypatch, caplog, where):
+    """Then it has no addresses any more."""
+    seen = []
+
+    def make(endpoint, *args):
+        seen.append(endpoint)
+        if len(seen) == 1:
+            about = {**endpoint.info(), "local_address": "", "peer_address": ""}
+            endpoint.info = lambda: about
+        return HawserComm(endpoint, *args)
+
+    async def echo(comm):
+        await comm.write(await comm.read())
+
+    monkeypatch.setattr({"listener": _listener, "connector": _connector}[where], "HawserComm", make)
+    async with listen("ucx://127.0.0.1:0", echo) as listener:
+        if where == "listener":
+            with pytest.raises(CommClosedError):
+                await connect(listener.contact_address)
+        comm = await connect(listener.contact_address)  # tries again
+        await comm.write("x")
+        assert await comm.read() == "x"
+        await comm.close()
+        await until(lambda: not any(endpoint.connected for endpoint in seen))
+    assert len(seen) == 2
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 async def test_stop_keeps_connections():

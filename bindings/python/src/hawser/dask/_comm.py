@@ -37,10 +37,12 @@ def _finalize(endpoint: hawser.Endpoint, lender: _direct.Lender | None, descript
 
 class HawserComm(Comm):
     """A connection of Dask. One reader and one writer at a time, on the loop that made it;
-    abort() and closed() on any thread."""
+    abort() and closed() on any thread. Raises CommClosedError if the peer has left already."""
 
     def __init__(self, endpoint: hawser.Endpoint, prefix: str, deserialize: bool = True) -> None:
         info = endpoint.info()
+        if not (info["local_address"] and info["peer_address"]):
+            raise CommClosedError("the peer left as soon as it was connected")
         # Dask's connect() reads these two, not the properties.
         self._local_addr = prefix + info["local_address"]
         self._peer_addr = prefix + info["peer_address"]

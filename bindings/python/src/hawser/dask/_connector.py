@@ -53,7 +53,11 @@ class HawserConnector(Connector):
         except hawser.HawserError as e:
             error = FatalCommClosedError if isinstance(e, _FATAL) else CommClosedError
             raise error(f"connecting to {self.prefix}{address}: {type(e).__name__}: {e}") from e
-        return HawserComm(endpoint, self.prefix, deserialize)
+        try:
+            return HawserComm(endpoint, self.prefix, deserialize)
+        except BaseException:
+            endpoint.abort()
+            raise
 
 
 class UCXConnector(HawserConnector):

@@ -89,7 +89,7 @@ class HawserListener(BaseListener):
             return
         try:
             comm = HawserComm(endpoint, self.prefix, self.deserialize)
-        except hawser.HawserError as e:
+        except (hawser.HawserError, CommClosedError) as e:
             log.debug("a peer left before it was accepted: %s", e)
             endpoint.abort()
             return
@@ -114,6 +114,9 @@ class HawserListener(BaseListener):
             log.info("connection from %s closed before the handshake was done", comm.peer_address)
             comm.abort()
             return
+        except BaseException:
+            comm.abort()
+            raise
         if self.comm_handler is not None:
             await self.comm_handler(comm)
 
