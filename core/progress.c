@@ -169,7 +169,7 @@ static int finish_sweep(struct hws__worker *w)
  * A UCX worker that is swept alone is looked at so often in a sweep that finds nothing: a message which is waited for is
  * found without the rest of the sweep between two looks.
  */
-#define LOOKS 4
+#define LOOKS 16
 
 static int look(struct hws__worker *w, struct hws__uworker *u)
 {
