@@ -3,6 +3,7 @@
 
 import asyncio
 import contextlib
+import errno
 import gc
 import os
 
@@ -104,6 +105,36 @@ async def test_where_the_kernel_refuses_it_ucx_carries_all(reads, monkeypatch):
 @pytest.mark.parametrize("told", [None, "x", (1, 2), (0, 0, 0), (-1, 1, 1), (1 << 80, 5, 5), (os.getpid(), 8, 3)])
 def test_what_a_peer_says_about_itself_is_tried(told):
     assert _direct.reachable(told) is None
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_what_cannot_be_read_is_sent(monkeypatch, leaves):
+    """The memory of a device, say. Nothing is lent to that peer any more; what was already comes all the same."""
+    tried = []
+
+    def read(process, address, into, length):
+        if length > 8:
+            tried.append(length)
+            raise OSError(errno.EFAULT, "no such memory")
+        original(process, address, into, length)
+
+    original = _direct._read
+    async with acquainted() as (a, b):
+        monkeypatch.setattr(_direct, "_read", read)
+        for i in range(3):
+            await a.write({"i": i, "x": to_serialize(np.full(500_000, i)), "y": to_serialize(np.ones(1 << i << 15))})
+            await a.write(i)
+        if leaves:
+            a.abort()
+        for i in range(3):
+            got = await asyncio.wait_for(b.read(), 20)
+            assert got["i"] == i and (got["x"] == i).all() and got["y"].sum() == 1 << i << 15
+            assert await b.read() == i
+        assert len(tried) == 3
+        if not leaves:
+            _, got = await asyncio.gather(a.write(to_serialize(np.ones(1_000_000))), b.read())
+            assert got.sum() == 1_000_000 and len(tried) == 3
+            await until(lambda: not a._lender and a._unsent == 0)
 
 
 async def test_a_cancelled_write_is_taken_back():

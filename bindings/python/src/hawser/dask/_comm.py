@@ -124,10 +124,11 @@ class HawserComm(Comm):
         if self._source is None:
             raise OSError("the peer lends memory that was not asked for")
         borrowed = _direct.Borrowed(self._source, frames, take)
-        if borrowed.total > _direct.INLINE:
-            await offload(borrowed.read)
-        else:
-            borrowed.read()
+        could = await offload(borrowed.read) if borrowed.total > _direct.INLINE else borrowed.read()
+        if not could:
+            endpoint.send_am(b"", id=_direct.UNREADABLE, header=borrowed.header, eager=True)
+            await borrowed.fetch(await endpoint.recv_multi(_direct.SENT, _direct.SENT))
+            return
         with contextlib.suppress(hawser.HawserError):  # the peer needs it no more
             endpoint.send_am(b"", id=_direct.RETURNED, header=borrowed.header, eager=True)
 

@@ -2,7 +2,8 @@
 
 UCX over shared memory copies twice, through a window for which both processes must run by turns. One copy by the reader
 takes half of that, also where the CPUs are busy. Who may read whose memory is the kernel's decision, so each end tries
-it with a few bytes and says what came of it; until then, and where it is refused, UCX carries everything.
+it with a few bytes and says what came of it; until then, and where it is refused, UCX carries everything. Some memory
+of a process that can be read cannot, such as a device's: the reader asks for that, and nothing is lent to it any more.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import functools
 import os
 import secrets
 import struct
@@ -29,10 +31,11 @@ from ._config import direct_reads
 SMALLEST = 1 << 18
 # Reading so many bytes takes less time than having a thread do it.
 INLINE = 16 << 20
-# Bits of a message's tag: its writer can read the reader's memory; the last buffer lists others that are to be read.
-CAN_READ, LENDS = 1, 2
-# The active message that says that one was read.
-RETURNED = 1
+# Bits of a message's tag: its writer can read the reader's memory; the last buffer lists others that are to be read;
+# it is these others, which could not be.
+CAN_READ, LENDS, SENT = 1, 2, 4
+# The active messages that say that those of a message were read, or could not be.
+RETURNED, UNREADABLE = 1, 2
 
 _LIST = struct.Struct("<Q")  # number of the message; then for each buffer
 _PLACE = struct.Struct("<QQQ")  # its index, address and length
@@ -131,6 +134,7 @@ class Lender:
         self._endpoint = endpoint
         self._mark: ctypes.c_uint64 | None = _marks.take()
         self._sent = 0
+        self._lends = True
         self._lent: dict[int, tuple[Any, _core.Operation]] = {}
         self._when_idle: Callable[[], object] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -151,7 +155,9 @@ class Lender:
 
     def lend(self, frames: Sequence[Any]) -> tuple[list[Any], _core.Operation] | None:
         """The frames of a message in which a list stands for the large ones, and what ends when these were read.
-        None: there are no large ones."""
+        None: none are lent."""
+        if not self._lends:
+            return None
         stay, places, kept = [], [], []
         for i, frame in enumerate(frames):
             # Memory of a GPU is UCX's affair.
@@ -174,13 +180,28 @@ class Lender:
             return
         for number, (_, other) in list(self._lent.items()):
             if other is reading:
-                self._lent.pop(number, None)
-                reading._end(getattr(error, "code", ErrorCode.CANCELED), None, str(error))
+                self.returned(number, error)
 
-    def returned(self, number: int) -> None:
+    def unreadable(self, number: int) -> None:
+        """The peer could not read them: send them."""
+        self._lends = False
+        frames, _ = self._lent.get(number, (None, None))
+        if frames is None:
+            return
+        try:
+            sending = self._endpoint.send_multi(frames, SENT)
+        except hawser.HawserError as e:
+            self.returned(number, e)
+        else:
+            sending._on_end(lambda sending: self.returned(number, sending.exception()))
+
+    def returned(self, number: int, error: BaseException | None = None) -> None:
+        """The peer has them. error: it will not get them."""
         _, reading = self._lent.pop(number, (None, None))
-        if reading is not None:
+        if reading is not None and error is None:
             reading._end()
+        elif reading is not None:
+            reading._end(getattr(error, "code", ErrorCode.CANCELED), None, str(error))
         if not self._lent and self._when_idle is not None:
             done, self._when_idle = self._when_idle, None
             done()
@@ -247,11 +268,16 @@ def _length(frame: Any) -> int:
     return frame.nbytes if isinstance(frame, memoryview) else len(frame)
 
 
-def returned(endpoint: Any, header: bytes, data: Any) -> None:
-    """The handler of a worker for RETURNED."""
+def handle(worker: hawser.Worker) -> None:
+    """Have what peers say of what is lent to them reach the lenders."""
+    for message, what in (RETURNED, Lender.returned), (UNREADABLE, Lender.unreadable):
+        worker.am_handler(message, functools.partial(_told, what))
+
+
+def _told(what: Callable[[Lender, int], None], endpoint: Any, header: bytes, data: Any) -> None:
     lender = getattr(endpoint, "owner", None)
     if isinstance(lender, Lender) and len(header) == _LIST.size:
-        lender.returned(*_LIST.unpack(header))
+        what(lender, *_LIST.unpack(header))
 
 
 class Borrowed:
@@ -264,7 +290,7 @@ class Borrowed:
         listed = bytes(frames.pop())
         self._source = source
         self.header = listed[: _LIST.size]
-        self._jobs = []
+        self._jobs: list[tuple[int, memoryview]] = []
         self.total = 0
         try:
             for index, address, length in _PLACE.iter_unpack(listed[_LIST.size :]):
@@ -275,9 +301,21 @@ class Borrowed:
         except struct.error as e:
             raise OSError(f"the peer lends memory in an unknown way: {e}") from e
 
-    def read(self) -> None:
-        """Any thread. Raises OSError, also where the owner has taken something back meanwhile."""
-        for address, buffer in self._jobs:
-            _read(self._source[0], address, _core.pointer(buffer), buffer.nbytes)
+    def read(self) -> bool:
+        """Any thread. False: they cannot be read. Raises OSError where the owner is gone or has taken it back."""
+        could = True
+        try:
+            for address, buffer in self._jobs:
+                _read(self._source[0], address, _core.pointer(buffer), buffer.nbytes)
+        except OSError:
+            could = False
         if not _marked(self._source):
             raise OSError("the peer has closed the connection")
+        return could
+
+    async def fetch(self, segments: Any) -> None:
+        """Take them from the message in which the owner has sent them."""
+        buffers = [buffer for _, buffer in self._jobs]
+        if not segments.pending or list(segments.lengths) != [buffer.nbytes for buffer in buffers]:
+            raise OSError("the peer sends other memory than it lent")
+        await segments.fetch(buffers)

@@ -31,7 +31,7 @@ def loop_worker(host: str | None) -> hawser.Worker:
             _sweep()
             # A task may keep the loop from running for long: peers are answered all the same, as by the kernel for tcp.
             worker = hawser.Worker(_open_context(ipv6), progress=progress_mode(), standby=True, name="dask", am_ids=())
-            worker.am_handler(_direct.RETURNED, _direct.returned)
+            _direct.handle(worker)
             _workers[key] = worker
     return worker
 
