@@ -94,23 +94,41 @@ static void print_endpoint(const struct hws__endpoint *ep, FILE *f)
     }
 }
 
-/* UCX's text of an object whose worker is owned, or of a context. */
-static void print(hws_id id, struct hws__obj *o, FILE *f)
+/* UCX's text of a context. It does not end while its lock is held. */
+static int32_t print_context(struct hws__context *c, hws_id id, FILE *f)
 {
-    struct hws__endpoint *ep = (struct hws__endpoint *)(void *)o;
+    int32_t r = HWS_OK;
 
-    switch (hws__id_kind(id)) {
-    case HWS_KIND_CONTEXT:
-        hws__ucx.ucp_context_print_info(((struct hws__context *)(void *)o)->ucx, f);
-        break;
-    case HWS_KIND_WORKER:
-        if (((struct hws__worker *)(void *)o)->main != NULL) {
-            hws__ucx.ucp_worker_print_info(((struct hws__worker *)(void *)o)->main->ucx, f);
-        }
-        break;
-    default:
-        print_endpoint(ep, f);
+    pthread_mutex_lock(&c->lock);
+    if (atomic_load(&c->obj.id) != id) {
+        r = hws__id_error(&hws__objects, id, HWS_KIND_CONTEXT);
+    } else if (c->closing) {
+        r = hws__fail(HWS_E_CLOSING, id, "the context is closing");
+    } else {
+        hws__ucx.ucp_context_print_info(c->ucx, f);
     }
+    pthread_mutex_unlock(&c->lock);
+    return r;
+}
+
+/* The same of a worker or an endpoint. */
+static int32_t print(struct hws__worker *w, hws_id id, struct hws__obj *o, FILE *f)
+{
+    bool nested;
+    int32_t r = hws__own_call(w, id, &nested);
+
+    if (r < 0) {
+        return r;
+    }
+    if (atomic_load(&o->id) != id) {
+        r = hws__id_error(&hws__objects, id, 0);
+    } else if (hws__id_kind(id) == HWS_KIND_ENDPOINT) {
+        print_endpoint((struct hws__endpoint *)(void *)o, f);
+    } else if (w->main != NULL) {
+        hws__ucx.ucp_worker_print_info(w->main->ucx, f);
+    }
+    hws__disown(w, nested);
+    return r;
 }
 
 static struct hws__worker *worker_of(hws_id id, struct hws__obj *o)
@@ -126,7 +144,6 @@ int32_t hws_describe(hws_id id, char *text, uint64_t size, uint64_t *needed)
     struct hws__obj *o;
     char *all = NULL;
     size_t length = 0;
-    bool nested = false;
     int32_t r;
     FILE *f;
 
@@ -144,15 +161,7 @@ int32_t hws_describe(hws_id id, char *text, uint64_t size, uint64_t *needed)
     if ((f = open_memstream(&all, &length)) == NULL) {
         return hws__fail(HWS_E_NO_MEMORY, id, "text");
     }
-    r = w != NULL ? hws__own_call(w, id, &nested) : HWS_OK;
-    if (r == HWS_OK && atomic_load(&o->id) == id) {
-        print(id, o, f);
-    } else if (r == HWS_OK) {
-        r = hws__id_error(&hws__objects, id, 0);
-    }
-    if (w != NULL) {
-        hws__disown(w, nested);
-    }
+    r = w != NULL ? print(w, id, o, f) : print_context((struct hws__context *)(void *)o, id, f);
     fclose(f);
     if (r < 0) {
         free(all);

@@ -506,7 +506,8 @@ static int32_t post_unusual(struct hws__post *p, const hws_op_opts *in, hws_id *
     if ((r = check_flags(p)) < 0) {
         return r;
     }
-    if (p->opts->memory_kind != HWS_MEMORY_HOST && (r = check_kind(p, &local.memory_kind)) < 0) {
+    if (p->opts->memory_kind != HWS_MEMORY_HOST &&
+        ((r = check_buffer(p)) < 0 || (r = check_kind(p, &local.memory_kind)) < 0)) {
         return r;
     }
     if ((r = admit(p, out)) < 0) {

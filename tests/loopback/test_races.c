@@ -397,6 +397,38 @@ CASE(a_handler_unset_by_its_own_allocator)
     }
 }
 
+static _Atomic uint64_t described;
+
+static void *describe(void *arg)
+{
+    char text[64];
+
+    (void)arg;
+    while (!atomic_load(&stop)) {
+        int32_t r = hws_describe(atomic_load(&described), text, sizeof text, NULL);
+
+        CHECK(r == HWS_E_TOO_BIG || r == HWS_E_STALE || r == HWS_E_CLOSING || r == HWS_E_BAD_ID);
+    }
+    return NULL;
+}
+
+CASE(a_context_described_while_it_ends)
+{
+    pthread_t thread;
+    hws_id context;
+
+    atomic_store(&stop, 0);
+    CHECK_EQ(pthread_create(&thread, NULL, describe, NULL), 0);
+    for (int round = 0; round < 30; round++) {
+        CHECK_OK(hws_context_open(NULL, &context));
+        atomic_store(&described, context);
+        sched_yield();
+        CHECK_OK(hws_close_wait(context, 5 * T_SECOND));
+    }
+    atomic_store(&stop, 1);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
 /* A callback of each of two workers that needs the other one's worker. */
 struct crossing {
     pthread_barrier_t *both;
