@@ -584,6 +584,9 @@ int32_t hws_am_handler(hws_id worker, uint32_t am_id, const hws_am_opts *opts)
     if (o.flags & ~(uint32_t)(HWS_AM_DEFER | HWS_AM_BUFFER | HWS_AM_HOLD)) {
         return hws__fail(HWS_E_INVALID, worker, "unknown flags %#x", o.flags);
     }
+    if (o.reserved != 0) {
+        return hws__fail(HWS_E_NEWER, worker, "active message options: `reserved` is set");
+    }
     if (o.memory_kind == HWS_MEMORY_CUDA) {
         return hws__fail(HWS_E_BUFFER_KIND, worker,
                          "messages arrive in host memory: HWS_AM_DEFER, then hws_am_recv()");

@@ -249,6 +249,9 @@ static int32_t fill(struct hws__context *c, const hws_context_opts *o)
     if (o->flags & ~(uint32_t)(HWS_CONTEXT_NO_SHARED_MEMORY | HWS_CONTEXT_UCX_CONFIG_ONLY)) {
         return hws__fail(HWS_E_INVALID, 0, "unknown flags %#x", o->flags);
     }
+    if (o->reserved != 0) {
+        return hws__fail(HWS_E_NEWER, 0, "context options: `reserved` is set");
+    }
     if (o->features >> 6 != 0) {
         return hws__fail(HWS_E_INVALID, 0, "unknown features %#llx",
                          (unsigned long long)o->features);

@@ -105,6 +105,9 @@ static int32_t copy_options(struct hws__worker *w, const hws_worker_opts *o)
         return hws__fail(HWS_E_NO_MEMORY, 0, "histograms");
     }
     atomic_store_explicit(&w->timed, w->latency != NULL ? UINT32_MAX : 0, memory_order_relaxed);
+    if (o->cpu_mask == NULL && o->cpu_words != 0) {
+        return hws__fail(HWS_E_INVALID, 0, "cpu_mask is null, but cpu_words is %u", o->cpu_words);
+    }
     if (o->cpu_mask != NULL && o->cpu_words != 0) {
         if ((w->cpu_mask = malloc(o->cpu_words * sizeof *w->cpu_mask)) == NULL) {
             return hws__fail(HWS_E_NO_MEMORY, 0, "CPU mask");

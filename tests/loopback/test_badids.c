@@ -488,6 +488,14 @@ CASE(values_out_of_range)
     context.psk = NULL;
     context.psk_length = 32;
     CHECK_CODE(hws_context_open(&context, &out), HWS_E_INVALID);
+    context.psk_length = 0;
+    context.reserved = 1;
+    CHECK_CODE(hws_context_open(&context, &out), HWS_E_NEWER);
+    am.flags = 0;
+    am.reserved = 1;
+    CHECK_CODE(hws_am_handler(pair.worker[1], 1, &am), HWS_E_NEWER);
+    hws_worker_opts worker = {.struct_size = sizeof(worker), .cpu_words = 1};
+    CHECK_CODE(hws_worker_open(pair.context, &worker, &out), HWS_E_INVALID);
     hws_endpoint_opts endpoint = {.struct_size = sizeof(endpoint), .flags = 1u << 30};
     CHECK_CODE(hws_connect(pair.worker[0], "127.0.0.1", 1, &endpoint, NULL, &out, &op),
                HWS_E_INVALID);
