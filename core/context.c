@@ -268,7 +268,7 @@ static int32_t fill(struct hws__context *c, const hws_context_opts *o)
         return r;
     }
     c->ipv6 = wants_ipv6(c);
-    c->upgrades = profile == HWS__PROFILE_MAIN && !hws__rdma_present();
+    c->upgrades = profile == HWS__PROFILE_MAIN && hws__ucx_at_least(1, 14) && !hws__rdma_present();
     if ((r = init_ucx(c, profile, &c->ucx)) == HWS_OK) {
         c->memory_types = memory_types(c->ucx);
     }

@@ -503,20 +503,10 @@ void hws__endpoint_close(struct hws__endpoint *ep)
     }
 }
 
-/* What an error of UCX means. */
-static int32_t meaning(const struct hws__endpoint *ep)
-{
-    int32_t status = hws__from_ucx(ep->ucx_status);
-
-    /* Between processes of one machine nothing stops answering: UCX 1.13 calls a socket that the peer's end
-     * has closed so, too. */
-    return status == HWS_E_KEEPALIVE && ep->upgrade.line != NULL ? HWS_E_CONNECTION_RESET : status;
-}
-
 /* UCX reported an error. */
 static void ucx_failed(struct hws__endpoint *ep)
 {
-    int32_t status = meaning(ep);
+    int32_t status = hws__from_ucx(ep->ucx_status);
 
     ep->ucx_error = false;
     hws__upgrade_drain(ep);

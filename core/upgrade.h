@@ -13,8 +13,7 @@
  * it at once when the peer is killed.
  *
  * UCX can do both in one connection. Since 1.14 it then goes on asking the kernel about TCP at each
- * progress of the isolated worker, and on each version that worker must have TCP, which takes three times
- * as long to make.
+ * progress of the isolated worker.
  */
 #ifndef HWS_CORE_UPGRADE_H
 #define HWS_CORE_UPGRADE_H
