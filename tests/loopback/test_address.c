@@ -200,6 +200,31 @@ CASE(plain_receives_end)
     t_pair_close(&pair);
 }
 
+/* What nobody received is fetched no more when its worker ends: UCX 1.13 ended the process, in the midst of it. */
+CASE(a_message_that_ends_with_its_worker)
+{
+    char *out = t_alloc(1 << 20);
+    hws_id eb, send = 0, message = 0;
+    t_pair pair;
+    bytes b;
+
+    t_pair_listen(&pair, NULL);
+    b = address_of(pair.worker[1], 0);
+    eb = dial(&pair, 0, &b, 0);
+    for (int i = 0; i < 4; i++) {
+        CHECK_OK(hws_tag_send(eb, out, 1 << 20, 5, NULL, &send));
+        UNTIL(&pair, hws_tag_probe(pair.worker[1], 5, ALL, NULL, &message) == HWS_OK);
+    }
+    CHECK_OK(hws_close(pair.worker[1]));
+    while (hws_kind(pair.worker[1]) == HWS_KIND_WORKER) { /* the sender makes no progress */
+        (void)hws_worker_progress(pair.worker[1]);
+    }
+    CHECK_OK(hws_close(eb));
+    (void)WAIT(&pair, send);
+    t_pair_close(&pair);
+    free(out);
+}
+
 static int heard;
 static hws_id answer_to;
 
