@@ -105,13 +105,15 @@ def test_clients_of_several_threads_and_loops():
 
 
 FORKED = """
-import asyncio, os, sys
-from distributed.comm import connect, listen
+import asyncio, contextlib, os, sys
+from distributed.comm import CommClosedError, connect, listen
 
 
 async def main():
     async def hold(comm):
-        await comm.read()
+        with contextlib.suppress(CommClosedError):
+            while True:
+                await comm.read()
 
     async with listen("ucx://127.0.0.1:0", hold) as listener:
         comm = await connect(listener.contact_address)
