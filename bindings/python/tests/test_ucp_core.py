@@ -258,6 +258,34 @@ def test_message_after_the_peer_left(am):
             assert worker.tag_probe(5) is False
 
 
+def say_am(worker, ep):
+    blocking_am_send(worker, ep, bytearray(b"early"))
+    while ep.is_alive():
+        worker.progress()
+
+
+def test_an_active_message_that_comes_before_its_endpoint_is_made(monkeypatch):
+    """Another thread may make progress between the end of connecting and then."""
+    connect = ucx_api._connect
+
+    def connect_and_wait(*args, worker, **options):
+        connecting = connect(*args, worker=worker, **options)
+        end = time.monotonic() + 0.5
+        while time.monotonic() < end:
+            worker.progress()
+        assert connecting.operation.done()
+        return connecting
+
+    monkeypatch.setattr(ucx_api, "_connect", connect_and_wait)
+    with Served(say_am) as (worker, ep):
+        got = []
+        ucx_api.am_recv_nb(ep, lambda data, exception: got.append((bytes(data), exception)))
+        end = time.monotonic() + 10
+        while not got and time.monotonic() < end:
+            worker.progress()
+        assert got == [(b"early", None)]
+
+
 def leave(worker, ep):
     pass
 

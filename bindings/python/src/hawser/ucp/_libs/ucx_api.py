@@ -14,6 +14,7 @@ import io
 import itertools
 import logging
 import os
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
@@ -515,10 +516,14 @@ class UCXEndpoint(UCXObject):
         self._am_slots: collections.deque[list[Any]] = collections.deque()
         self._am_waiting: collections.deque[tuple[Any, ...]] = collections.deque()
         self._close_callback: Callable[[], None] | None = None
-        endpoint.owner = weakref.ref(self)
+        with _arriving:
+            endpoint.owner = weakref.ref(self)
+            early = endpoint.__dict__.pop("_early", ())
         endpoint.warns = False
         endpoint.on_disconnect = _disconnected
         worker.add_child(self)
+        for header, data in early:
+            self._am_take(header, data)
         if endpoint._error is not None:
             _disconnected(endpoint)
 
@@ -721,9 +726,19 @@ def _disconnected(endpoint: _Endpoint) -> None:
         self._call_close_callback()
 
 
+# Held while an endpoint gets its owner: another thread may make progress, and have messages of it, before.
+_arriving = threading.Lock()
+
+
 def _am_arrived(endpoint: Any, header: bytes, data: Any) -> None:
-    owner = getattr(endpoint, "owner", None)
-    self = None if owner is None else owner()
+    if endpoint is None:
+        return
+    with _arriving:
+        owner = getattr(endpoint, "owner", None)
+        if owner is None:
+            endpoint.__dict__.setdefault("_early", []).append((header, data))
+            return
+    self = owner()
     if self is not None:
         self._am_take(header, data)
 
