@@ -84,7 +84,7 @@ struct waiter {
     struct hws__worker *worker;
 };
 
-static pthread_mutex_t waiters_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t waiters_lock = PTHREAD_MUTEX_INITIALIZER; /* LOCK: leaf */
 static struct waiter *waiters;
 
 static struct waiter *waiter_of(uintptr_t thread)
