@@ -78,16 +78,12 @@ static void tell(struct hws__message *m, const struct hws__am_handler *h, int32_
     hws__emit(m->worker, &h->sink, &e, keep ? NULL : m);
 }
 
-/* A message whose callback keeps nothing. */
-static inline bool plain(const struct hws__am_handler *h)
+/* Whether header and data fit behind each other into the memory of a notice, for a callback that keeps nothing. */
+static inline bool small(const struct hws__am_handler *h, size_t header_length, size_t length,
+                         uint64_t attr)
 {
-    return h->sink.callback != NULL && h->flags == 0 && h->alloc == NULL;
-}
-
-/* Whether a message fits behind each other into the memory of a notice. */
-static inline bool small(size_t header_length, size_t length)
-{
-    return header_length <= HWS__NOTICE_INLINE &&
+    return h->plain && (attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0 &&
+           header_length <= HWS__NOTICE_INLINE &&
            length <= HWS__NOTICE_INLINE - aligned(header_length);
 }
 
@@ -121,51 +117,41 @@ static inline void small_event(hws_event *event, const struct hws__am_handler *h
 }
 
 /* Call inside the sweep, with a copy: what UCX gives has no alignment. */
-static void tell_now(struct hws__worker *w, const struct hws__am_handler *h, hws_id ep,
-                     uint32_t am_id, const void *header, size_t header_length, const void *data,
-                     size_t length)
+static inline __attribute__((always_inline)) void tell_now(struct hws__endpoint *ep,
+                                                           const struct hws__am_handler *h,
+                                                           uint32_t am_id, const void *header,
+                                                           size_t header_length, const void *data,
+                                                           size_t length)
 {
     _Alignas(16) unsigned char inlined[HWS__NOTICE_INLINE];
     hws_am_detail detail;
     hws_event event;
 
-    describe(&detail, inlined, ep, header, header_length, data, length);
+    ep->traffic.in[HWS_TRAFFIC_AM].count++;
+    ep->traffic.in[HWS_TRAFFIC_AM].bytes += length;
+    HWS__CREDIT_TOOK(ep, HWS__CREDIT_AM, length + header_length);
+    describe(&detail, inlined, ep->obj.id, header, header_length, data, length);
     small_event(&event, h, &detail, am_id);
-    HWS__COUNT(w, events, 1);
+    HWS__COUNT(ep->worker, events, 1);
     hws__call(h->sink.callback, h->sink.callback_arg, &event);
 }
 
 /* Copied into a notice, to be told of after the sweep. False: no memory. */
-static bool tell_later(struct hws__worker *w, const struct hws__am_handler *h, hws_id ep,
-                       uint32_t am_id, const void *header, size_t header_length, const void *data,
-                       size_t length)
+static bool tell_later(struct hws__worker *w, const struct hws__am_handler *h,
+                       struct hws__endpoint *ep, uint32_t am_id, const void *header,
+                       size_t header_length, const void *data, size_t length)
 {
     struct hws__notice *t = hws__notice_take(w, &h->sink);
 
     if (t == NULL) {
         return false;
     }
-    describe(&t->detail, t->inlined, ep, header, header_length, data, length);
-    small_event(&t->event, h, &t->detail, am_id);
-    return true;
-}
-
-static bool tell_small(struct hws__worker *w, const struct hws__am_handler *h,
-                       struct hws__endpoint *ep, uint32_t am_id, const void *header,
-                       size_t header_length, const void *data, size_t length)
-{
-    hws_id id = ep != NULL ? ep->obj.id : 0;
-    bool now = ep != NULL && hws__call_now(w);
-
-    if (!now && !tell_later(w, h, id, am_id, header, header_length, data, length)) {
-        return false;
-    }
     if (ep != NULL) {
         HWS__CREDIT_TOOK(ep, HWS__CREDIT_AM, length + header_length);
     }
-    if (now) {
-        tell_now(w, h, id, am_id, header, header_length, data, length);
-    }
+    describe(&t->detail, t->inlined, ep != NULL ? ep->obj.id : 0, header, header_length, data,
+             length);
+    small_event(&t->event, h, &t->detail, am_id);
     return true;
 }
 
@@ -178,6 +164,11 @@ ucs_status_t hws__am_arrived(struct hws__uworker *u, struct hws__endpoint *ep, u
     struct hws__message *m;
     int s;
 
+    if (h != NULL && ep != NULL && ep->hello_done && small(h, header_length, length, attr) &&
+        hws__call_now(w)) {
+        tell_now(ep, h, am_id, header, header_length, data, length);
+        return UCS_OK;
+    }
     /* Plain peers that know our address have no endpoint. */
     if (h == NULL || (ep != NULL ? !ep->hello_done : u->role < HWS__ADDRESS || !u->raw)) {
         HWS__COUNT(w, am_dropped, 1);
@@ -190,8 +181,8 @@ ucs_status_t hws__am_arrived(struct hws__uworker *u, struct hws__endpoint *ep, u
         ep->traffic.in[HWS_TRAFFIC_AM].count++;
         ep->traffic.in[HWS_TRAFFIC_AM].bytes += length;
     }
-    if ((attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0 && plain(h) && small(header_length, length) &&
-        tell_small(w, h, ep, am_id, header, header_length, data, length)) {
+    if (small(h, header_length, length, attr) &&
+        tell_later(w, h, ep, am_id, header, header_length, data, length)) {
         return UCS_OK;
     }
     if ((m = hws__message_take(w, HWS_KIND_BUFFER)) == NULL ||
@@ -244,10 +235,20 @@ ucs_status_t hws__am_direct_cb(void *arg, const void *header, size_t header_leng
                                size_t length, const ucp_am_recv_param_t *param)
 {
     const struct hws__am_direct *d = arg;
+    struct hws__worker *w = d->u->worker;
+    struct hws__endpoint *ep = d->u->only;
+    const struct hws__am_handler *h = w->handlers[d->am_id];
 
     (void)header;
     if (header_length != 0) {
-        HWS__COUNT(d->u->worker, am_dropped, 1);
+        HWS__COUNT(w, am_dropped, 1);
+        return UCS_OK;
+    }
+    /* What hws__am_arrived() does with most messages, without its other cases. */
+    if (__builtin_expect(h != NULL && ep != NULL && ep->hello_done &&
+                             small(h, 0, length, param->recv_attr) && hws__call_now(w),
+                         1)) {
+        tell_now(ep, h, d->am_id, NULL, 0, data, length);
         return UCS_OK;
     }
     return hws__am_arrived(d->u, hws__am_sender(d->u, param), d->am_id, NULL, 0, data, length,
@@ -595,6 +596,8 @@ int32_t hws_am_handler(hws_id worker, uint32_t am_id, const hws_am_opts *opts)
         return r;
     }
     h.flags = o.flags;
+    h.plain =
+        o.sink.callback != NULL && (o.flags & ~(uint32_t)HWS_AM_DEFER) == 0 && o.alloc == NULL;
     h.memory_kind = o.memory_kind;
     h.alloc = o.alloc;
     h.free = o.free;

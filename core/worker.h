@@ -20,6 +20,7 @@ struct hws__am_handler {
     struct hws__sink sink;
     uint32_t flags;
     uint32_t memory_kind;
+    bool plain; /* eager messages go to a callback that keeps nothing of them */
     hws_alloc_fn alloc;
     hws_free_fn free;
     void *alloc_arg;
