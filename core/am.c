@@ -472,7 +472,8 @@ static int32_t am_send_run(struct hws__post *p)
 }
 
 /* A message without a header. HWS__GENERAL: not on this way. */
-static inline int32_t quick_am(struct hws__quick *q, const hws_op_opts *opts, hws_id *out)
+static inline __attribute__((always_inline)) int32_t quick_am(struct hws__quick *q,
+                                                              const hws_op_opts *opts, hws_id *out)
 {
     ucp_request_param_t param;
     ucs_status_ptr_t ptr;
@@ -486,26 +487,14 @@ static inline int32_t quick_am(struct hws__quick *q, const hws_op_opts *opts, hw
     return hws__quick_end(q, opts, ptr, out);
 }
 
-int32_t hws_am_send(hws_id endpoint, uint32_t am_id, const void *header, uint64_t header_length,
-                    const void *buffer, uint64_t length, const hws_op_opts *opts, hws_id *op)
+static __attribute__((noinline)) int32_t general_am(hws_id endpoint, uint32_t am_id,
+                                                    const void *header, uint64_t header_length,
+                                                    const void *buffer, uint64_t length,
+                                                    const hws_op_opts *opts, hws_id *op)
 {
     struct hws__post p;
     int32_t r;
 
-    HWS__ENTER();
-    if (header_length == 0) {
-        struct hws__quick q = {.endpoint = endpoint,
-                               .buffer = buffer,
-                               .length = length,
-                               .tag = am_id,
-                               .kind = HWS_EVENT_AM_SEND,
-                               .traffic = HWS_TRAFFIC_AM,
-                               .sort = HWS__CREDIT_AM};
-
-        if ((r = quick_am(&q, opts, op)) != HWS__GENERAL) {
-            return r;
-        }
-    }
     hws__post_init(&p, am_send_run, HWS_EVENT_AM_SEND, endpoint, buffer, length);
     p.am_id = am_id;
     p.header = header;
@@ -518,6 +507,25 @@ int32_t hws_am_send(hws_id endpoint, uint32_t am_id, const void *header, uint64_
                          HWS_AM_ID_MAX);
     }
     return hws__post(&p, opts, op);
+}
+
+int32_t hws_am_send(hws_id endpoint, uint32_t am_id, const void *header, uint64_t header_length,
+                    const void *buffer, uint64_t length, const hws_op_opts *opts, hws_id *op)
+{
+    struct hws__quick q = {.endpoint = endpoint,
+                           .buffer = buffer,
+                           .length = length,
+                           .tag = am_id,
+                           .kind = HWS_EVENT_AM_SEND,
+                           .traffic = HWS_TRAFFIC_AM,
+                           .sort = HWS__CREDIT_AM};
+    int32_t r;
+
+    HWS__ENTER();
+    r = header_length == 0 ? quick_am(&q, opts, op) : HWS__GENERAL;
+    return r != HWS__GENERAL
+               ? r
+               : general_am(endpoint, am_id, header, header_length, buffer, length, opts, op);
 }
 
 static int32_t am_recv_run(struct hws__post *p)

@@ -428,7 +428,7 @@ static __attribute__((noinline, cold)) const char *failed(const struct hws__op *
                : hws_error_text(status);
 }
 
-static inline void end(struct hws__op *op, int32_t status)
+static inline __attribute__((always_inline)) void end(struct hws__op *op, int32_t status)
 {
     hws__op_unlink(op);
     op->stage = HWS__STAGE_ENDED;

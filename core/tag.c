@@ -174,6 +174,23 @@ static ucs_status_t meet(struct hws__op *op, struct hws__uworker *u, uint64_t ta
     return UCS_OK;
 }
 
+/* hws__match_arrived(), with its most frequent case at hand: the receives of the endpoint all name their tag, and the
+ * worker has none. */
+static inline struct hws__op *match(struct hws__scope *ep, struct hws__scope *worker, uint64_t tag)
+{
+    struct hws__list *head = &ep->exact[hws__bucket(tag)];
+    struct hws__op *op = hws__container(head->next, struct hws__op, match);
+
+    if (__builtin_expect(
+            (ep->masked | worker->receives) != 0 || hws__list_empty(head) || op->tag != tag, 0)) {
+        return hws__match_arrived(ep, worker, tag);
+    }
+    ep->receives--;
+    hws__list_remove(&op->match);
+    op->stage = HWS__STAGE_OWN;
+    return op;
+}
+
 ucs_status_t hws__tag_cb(void *arg, const void *header, size_t header_length, void *data,
                          size_t length, const ucp_am_recv_param_t *param)
 {
@@ -192,7 +209,7 @@ ucs_status_t hws__tag_cb(void *arg, const void *header, size_t header_length, vo
     ep->traffic.in[HWS_TRAFFIC_TAG].count++;
     ep->traffic.in[HWS_TRAFFIC_TAG].bytes += length;
     memcpy(&tag, header, sizeof tag);
-    op = hws__match_arrived(&ep->scope, &w->scope, tag);
+    op = match(&ep->scope, &w->scope, tag);
     if (op != NULL || (ep->closing && (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0)) {
         HWS__CREDIT_TOOK(ep, HWS__CREDIT_TAG, length);
     }
@@ -267,7 +284,9 @@ static int32_t send_run(struct hws__post *p)
 }
 
 /* HWS__GENERAL: not on this way. */
-static inline int32_t quick_send(struct hws__quick *q, const hws_op_opts *opts, hws_id *out)
+static inline __attribute__((always_inline)) int32_t quick_send(struct hws__quick *q,
+                                                                const hws_op_opts *opts,
+                                                                hws_id *out)
 {
     ucp_request_param_t param;
     ucs_status_ptr_t ptr;
@@ -286,25 +305,14 @@ static inline int32_t quick_send(struct hws__quick *q, const hws_op_opts *opts, 
     return hws__quick_end(q, opts, ptr, out);
 }
 
-static int32_t tag_send(hws_id endpoint, const void *buffer, uint64_t length, uint64_t tag,
-                        uint64_t am_flags, const hws_op_opts *opts, hws_id *op)
+static __attribute__((noinline)) int32_t general_send(hws_id endpoint, const void *buffer,
+                                                      uint64_t length, uint64_t tag,
+                                                      uint64_t am_flags, const hws_op_opts *opts,
+                                                      hws_id *op)
 {
     struct hws__post p;
     int32_t r;
 
-    if (am_flags == 0) {
-        struct hws__quick q = {.endpoint = endpoint,
-                               .buffer = buffer,
-                               .length = length,
-                               .tag = tag,
-                               .kind = HWS_EVENT_TAG_SEND,
-                               .traffic = HWS_TRAFFIC_TAG,
-                               .sort = HWS__CREDIT_TAG};
-
-        if ((r = quick_send(&q, opts, op)) != HWS__GENERAL) {
-            return r;
-        }
-    }
     hws__post_init(&p, send_run, HWS_EVENT_TAG_SEND, endpoint, buffer, length);
     p.tag = tag;
     p.mask = am_flags;
@@ -315,8 +323,18 @@ static int32_t tag_send(hws_id endpoint, const void *buffer, uint64_t length, ui
 int32_t hws_tag_send(hws_id endpoint, const void *buffer, uint64_t length, uint64_t tag,
                      const hws_op_opts *opts, hws_id *op)
 {
+    struct hws__quick q = {.endpoint = endpoint,
+                           .buffer = buffer,
+                           .length = length,
+                           .tag = tag,
+                           .kind = HWS_EVENT_TAG_SEND,
+                           .traffic = HWS_TRAFFIC_TAG,
+                           .sort = HWS__CREDIT_TAG};
+    int32_t r;
+
     HWS__ENTER();
-    return tag_send(endpoint, buffer, length, tag, 0, opts, op);
+    r = quick_send(&q, opts, op);
+    return r != HWS__GENERAL ? r : general_send(endpoint, buffer, length, tag, 0, opts, op);
 }
 
 int32_t hws_tag_send_sync(hws_id endpoint, const void *buffer, uint64_t length, uint64_t tag,
@@ -324,7 +342,7 @@ int32_t hws_tag_send_sync(hws_id endpoint, const void *buffer, uint64_t length, 
 {
     HWS__ENTER();
     /* A rendezvous send completes when the receiver has matched and fetched it. */
-    return tag_send(endpoint, buffer, length, tag, UCP_AM_SEND_FLAG_RNDV, opts, op);
+    return general_send(endpoint, buffer, length, tag, UCP_AM_SEND_FLAG_RNDV, opts, op);
 }
 
 static int32_t recv_run(struct hws__post *p)
