@@ -27,10 +27,15 @@ def python(tmp_path_factory):
     return python
 
 
-def run(python, program, **env):
+def run(python, program, cwd=None, **env):
     own = {name: value for name, value in os.environ.items() if not name.startswith("UCX_")}
     done = subprocess.run(
-        [python, "-W", "error", "-c", program], capture_output=True, text=True, timeout=100, env={**own, **env}
+        [python, "-W", "error", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**own, **env},
+        cwd=cwd,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.split(), done.stderr
@@ -161,13 +166,19 @@ ucxx = distributed_ucxx:UCXXBackendLegacyPrefix
 """
 
 
-def test_one_setting_decides_beside_distributed_ucxx(python, tmp_path):
+@pytest.fixture
+def beside(tmp_path):
+    """The environment's variables with which distributed-ucxx is there, too."""
     (tmp_path / "distributed_ucxx.py").write_text(RAPIDS)
     info = tmp_path / "distributed_ucxx_cu12-0.52.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: distributed-ucxx-cu12\nVersion: 0.52.0\n")
     (info / "entry_points.txt").write_text(ENTRY_POINTS)
-    env = {"PYTHONPATH": str(tmp_path)}
+    return {"PYTHONPATH": str(tmp_path)}
+
+
+def test_one_setting_decides_beside_distributed_ucxx(python, beside):
+    env = beside
     out, err = run(python, OWNER, **env)
     assert out == ["distributed_ucxx", "distributed_ucxx", OURS] and err.count("left to distributed-ucxx") == 1
     out, err = run(python, OWNER, **env, DASK_DISTRIBUTED__COMM__UCX__OWNER="hawser")
@@ -176,3 +187,35 @@ def test_one_setting_decides_beside_distributed_ucxx(python, tmp_path):
     assert run(python, late, **env, DASK_DISTRIBUTED__COMM__UCX__OWNER="hawser")[0][0] == OURS
     out, err = run(python, OWNER, **env, DASK_DISTRIBUTED__COMM__UCX__OWNER="none")
     assert out == ["distributed_ucxx", "distributed_ucxx", OURS] and "left to" not in err
+
+
+WORKERS = """
+import dask
+
+def owner():
+    from distributed.comm.registry import get_backend
+    return type(get_backend("ucx")).__module__
+
+# Not before: a worker's process runs what is above this line, and would set it by itself.
+if __name__ == "__main__":
+    {first}
+    from distributed import Client, LocalCluster
+    {then}
+    with LocalCluster(n_workers=1, threads_per_worker=1, protocol={protocol!r}, dashboard_address=None) as cluster:
+        with Client(cluster) as client:
+            print(owner(), *client.run(owner).values())
+"""
+HAWSER = 'dask.config.set({"distributed.comm.ucx.owner": "hawser"})'
+CLAIM = "; import hawser.dask; hawser.dask.claim_ucx()"
+
+
+def test_workers_of_a_nanny_decide_as_their_cluster_did(python, beside, tmp_path):
+    """They get the configuration when they have decided already."""
+
+    def owners(first="", then="", protocol="tcp"):
+        (tmp_path / "program.py").write_text(WORKERS.format(first=first, then=then, protocol=protocol))
+        return run(python, "import runpy; runpy.run_path('program.py', run_name='__main__')", cwd=tmp_path, **beside)[0]
+
+    assert owners() == ["distributed_ucxx"] * 2
+    assert owners(first=HAWSER, protocol="ucx") == [OURS] * 2
+    assert owners(then=HAWSER + CLAIM, protocol="ucx") == [OURS] * 2

@@ -14,6 +14,9 @@ import dask
 
 log = logging.getLogger("hawser.dask")
 
+VARIABLE = "DASK_DISTRIBUTED__COMM__UCX__OWNER"
+NANNY = "distributed.nanny.pre-spawn-environ"
+
 
 @functools.cache
 def _say_once(text: str) -> None:
@@ -26,13 +29,27 @@ def _has_distributed_ucxx() -> bool:
     return spec is not None and Path(spec.origin or "").parent.parent.name != "_hawser_distributed_ucxx"
 
 
+def _tell_nannies(owner: object) -> None:
+    """Have the workers that nannies of this process start decide likewise.
+
+    They get the configuration of this process only after they have imported Dask and decided.
+    """
+    environ = dask.config.get(NANNY, None)
+    if isinstance(environ, dict) and VARIABLE not in environ:
+        dask.config.set({NANNY: {**environ, VARIABLE: owner or "none"}})
+
+
 def claim_ucx() -> bool:
     """Take over `ucx://` in this process, if the setting `distributed.comm.ucx.owner` says so.
+
+    Workers of nannies that are made in this process from now on do likewise.
 
     Connections and listeners that exist keep their transport. True if the scheme is Hawser's now.
     Raises ValueError if the setting is none of "auto", "hawser", "none".
     """
     owner = dask.config.get("distributed.comm.ucx.owner", "auto")
+    if owner != "auto":
+        _tell_nannies(owner)
     if owner in ("none", None, False):
         return False
     if owner not in ("auto", "hawser"):
