@@ -3,9 +3,11 @@
 
 import asyncio
 import contextlib
+import ctypes
 import errno
 import gc
 import os
+import struct
 
 import dask
 import numpy as np
@@ -31,10 +33,9 @@ def reads(monkeypatch):
     """The lengths of what was read directly."""
     done = []
 
-    def read(process, address, into, length):
-        if length > 8:
-            done.append(length)
-        original(process, address, into, length)
+    def read(process, pieces):
+        done.extend(length for _, _, length in pieces if length > 8)
+        original(process, pieces)
 
     original = _direct._read
     monkeypatch.setattr(_direct, "_read", read)
@@ -51,7 +52,7 @@ async def acquainted(**options):
 
 
 async def test_large_buffers_are_read_where_they_are(reads):
-    small, large = np.arange(1000), np.arange(3_000_000)
+    small, large = np.arange(500), np.arange(3_000_000)
     fixed = np.arange(100_000.0)
     fixed.flags.writeable = False
     message = {"a": large, "b": small, "c": np.zeros(0), "d": fixed, "e": large[:1_000_000], "f": bytes(20_000_000)}
@@ -66,6 +67,37 @@ async def test_large_buffers_are_read_where_they_are(reads):
             got["a"][0] = -1
             assert large[0] == 0
             await until(lambda: not writer._lender and writer._unsent == 0)  # noqa: B023
+
+
+async def test_many_small_buffers_are_read_together(reads):
+    """More of them than the kernel takes at a time; and a message with few bytes in them goes as it is."""
+    arrays = [np.full(600 + i % 7, i) for i in range(2500)]
+    async with acquainted() as (a, b):
+        for many in (arrays, arrays[:5]):
+            reads.clear()
+            sent = [to_serialize(x) for x in many]
+            _, got = await asyncio.gather(a.write(sent), b.read())
+            assert len(got) == len(many) and all((x == y).all() for x, y in zip(got, many, strict=True))
+            # Besides the list of what the message holds, where that is long.
+            assert [n for n in reads if n < 5000] == ([x.nbytes for x in many] if many is arrays else [])
+
+
+def test_a_read_goes_on_where_the_kernel_stopped(monkeypatch):
+    whole = np.arange(30_000, dtype="u1").reshape(3, 10_000)
+    got = np.zeros_like(whole)
+
+    def some(process, here, count, there, same, flags):
+        """Of the first piece, and not more than 4,500 bytes."""
+        address, length = struct.unpack_from("@2N", here)
+        start, also = struct.unpack_from("@2N", there)
+        assert count == same and length == also
+        n = min(length, 4500)
+        ctypes.memmove(address, start, n)
+        return n
+
+    monkeypatch.setattr(_direct, "_readv", some)
+    _direct._read(1, [(x.ctypes.data, y.ctypes.data, x.nbytes) for x, y in zip(whole, got, strict=True)] + [(1, 1, 0)])
+    assert (got == whole).all()
 
 
 async def test_a_fetched_result_is_read_directly(reads):
@@ -112,11 +144,11 @@ async def test_what_cannot_be_read_is_sent(monkeypatch, leaves):
     """The memory of a device, say. Nothing is lent to that peer any more; what was already comes all the same."""
     tried = []
 
-    def read(process, address, into, length):
-        if length > 8:
-            tried.append(length)
+    def read(process, pieces):
+        if pieces[0][2] > 8:
+            tried.append(pieces)
             raise OSError(errno.EFAULT, "no such memory")
-        original(process, address, into, length)
+        original(process, pieces)
 
     original = _direct._read
     async with acquainted() as (a, b):
@@ -157,9 +189,9 @@ async def test_what_is_taken_back_while_it_is_read_is_no_message(monkeypatch):
     async with acquainted() as (a, b):
         original = _direct._read
 
-        def read(process, address, into, length):
-            original(process, address, into, length)
-            if length > 8:
+        def read(process, pieces):
+            original(process, pieces)
+            if pieces[0][2] > 8:
                 a._cut()
 
         await a.write(to_serialize(np.ones(1_000_000)))

@@ -28,7 +28,9 @@ from hawser._errors import ErrorCode
 from ._config import direct_reads
 
 # Buffers of fewer bytes travel with the message.
-SMALLEST = 1 << 18
+SMALLEST = 1 << 12
+# Nothing is lent of a message with fewer bytes in such buffers.
+LEAST = 1 << 15
 # Reading so many bytes takes less time than having a thread do it.
 INLINE = 16 << 20
 # Bits of a message's tag: its writer can read the reader's memory; the last buffer lists others that are to be read;
@@ -45,40 +47,54 @@ _LOCAL = {"sysv", "posix", "xpmem", "cma", "knem", "self"}
 Where = tuple[int, int, int]  # process, address of a mark, what stands there
 
 
-class _Vector(ctypes.Structure):
-    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
-
-
 def _system_call() -> Callable[..., int] | None:
     function = getattr(ctypes.CDLL(None, use_errno=True), "process_vm_readv", None)
     if function is not None:
-        vectors = [ctypes.POINTER(_Vector), ctypes.c_ulong]
+        vectors = [ctypes.c_void_p, ctypes.c_ulong]
         function.argtypes = [ctypes.c_int, *vectors, *vectors, ctypes.c_ulong]
         function.restype = ctypes.c_ssize_t
     return function
 
 
 _readv = _system_call()
+# The kernel takes so many pieces at once.
+_PIECES = 1024
+
+Piece = tuple[int, int, int]  # address at the peer, address here, length
 
 
-def _read(process: int, address: int, into: int, length: int) -> None:
+def _vector(pieces: Sequence[Piece], side: int) -> bytes:
+    """An array of struct iovec: of the peer's addresses (0) or of those here (1)."""
+    return struct.pack(f"@{2 * len(pieces)}N", *(number for piece in pieces for number in (piece[side], piece[2])))
+
+
+def _read(process: int, pieces: Sequence[Piece]) -> None:
     """Raises OSError."""
     assert _readv is not None
-    done = 0
-    while done < length:
-        here, there = _Vector(into + done, length - done), _Vector(address + done, length - done)
-        n = _readv(process, ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
+    todo = [piece for piece in pieces if piece[2] != 0]
+    while todo:
+        some = todo[:_PIECES]
+        n = _readv(process, _vector(some, 1), len(some), _vector(some, 0), len(some), 0)
         if n <= 0:
             error = ctypes.get_errno()
             raise OSError(error, f"reading the memory of process {process}: {os.strerror(error)}")
-        done += n
+        todo = _rest(todo, n)
+
+
+def _rest(pieces: list[Piece], done: int) -> list[Piece]:
+    """What is left after so many bytes: the kernel may stop anywhere."""
+    for i, (there, here, length) in enumerate(pieces):
+        if done < length:
+            return [(there + done, here + done, length - done), *pieces[i + 1 :]]
+        done -= length
+    return []
 
 
 def _marked(where: Where) -> bool:
     """Whether the mark stands there still."""
     process, address, mark = where
     found = ctypes.c_uint64()
-    _read(process, address, ctypes.addressof(found), 8)
+    _read(process, [(address, ctypes.addressof(found), 8)])
     return found.value == mark
 
 
@@ -158,15 +174,16 @@ class Lender:
         None: none are lent."""
         if not self._lends:
             return None
-        stay, places, kept = [], [], []
+        stay, places, kept, total = [], [], [], 0
         for i, frame in enumerate(frames):
             # Memory of a GPU is UCX's affair.
             if _length(frame) >= SMALLEST and (memory := _core.memory(frame))[2] == 0:
                 places.append(_PLACE.pack(i, *memory[:2]))
                 kept.append(frame)
+                total += memory[1]
             else:
                 stay.append(frame)
-        if not kept or self._mark is None:
+        if total < LEAST or self._mark is None:
             return None
         self._sent += 1
         self._loop = asyncio.get_running_loop()
@@ -305,8 +322,7 @@ class Borrowed:
         """Any thread. False: they cannot be read. Raises OSError where the owner is gone or has taken it back."""
         could = True
         try:
-            for address, buffer in self._jobs:
-                _read(self._source[0], address, _core.pointer(buffer), buffer.nbytes)
+            _read(self._source[0], [(there, _core.pointer(buffer), buffer.nbytes) for there, buffer in self._jobs])
         except OSError:
             could = False
         if not _marked(self._source):
