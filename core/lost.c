@@ -29,7 +29,8 @@ void hws__lost_check(struct hws__worker *w, uint64_t now)
         struct hws__uworker *u = hws__container(n, struct hws__uworker, link);
 
         if (u->by_tcp) {
-            again |= hws__sockets_end_lost(u->efd) || u->hot;
+            /* A rendezvous that waits for its receiver has nothing on its way. */
+            again |= hws__sockets_end_lost(u->efd, u->pending != 0) || u->hot || u->pending != 0;
         }
     }
     w->lost_due = again ? now + HWS__LOST_NS : UINT64_MAX;

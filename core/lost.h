@@ -2,7 +2,8 @@
  * Peers over TCP that are lost while data is on its way to them. The kernel would try for a quarter of an
  * hour; its own limit, TCP_USER_TIMEOUT, also ends the connection of a peer that is there and takes
  * nothing for so long, because it is stopped or computes. So the sockets are looked at here, and those
- * whose peer acknowledges nothing are shut down, which UCX reports as a failure of the connection.
+ * whose peer acknowledges nothing are shut down, which UCX reports as a failure of the connection. While
+ * an operation waits for the peer, so are those that do not answer the kernel's keepalive.
  */
 #ifndef HWS_CORE_LOST_H
 #define HWS_CORE_LOST_H

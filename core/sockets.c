@@ -86,6 +86,8 @@ void hws__sockets_watch_peer(int efd)
 
 /* How long a peer may acknowledge nothing of what is on its way. */
 #define SILENT_MS 1200u
+/* The same where only the kernel's question is. */
+#define MUTE_MS 1500u
 
 static bool lost(const struct tcp_info *t)
 {
@@ -99,34 +101,45 @@ static bool lost(const struct tcp_info *t)
     return t->tcpi_retransmits > 2 || (t->tcpi_retransmits == 2 && t->tcpi_last_data_sent >= 400);
 }
 
+/* The kernel's own question, asked after a second of silence, has no answer. It would wait for a second itself. */
+static bool mute(const struct tcp_info *t)
+{
+    return t->tcpi_probes != 0 && t->tcpi_last_ack_recv >= MUTE_MS;
+}
+
+struct looked {
+    bool expects; /* something of the peer, though nothing may be on its way to it */
+    bool waiting; /* something is on its way */
+};
+
 static void end_if_lost(int fd, void *arg)
 {
     const struct linger at_once = {.l_onoff = 1};
     struct tcp_info t = {0};
     socklen_t length = sizeof t;
-    bool *waiting = arg;
+    struct looked *l = arg;
     int queued;
 
     if (option(fd, SO_PROTOCOL) != IPPROTO_TCP || ioctl(fd, SIOCOUTQ, &queued) != 0 ||
-        queued == 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &t, &length) != 0 ||
+        (queued == 0 && !l->expects) || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &t, &length) != 0 ||
         (t.tcpi_state != TCP_ESTABLISHED && t.tcpi_state != TCP_CLOSE_WAIT)) {
         return;
     }
-    if (lost(&t)) {
+    if (queued != 0 ? lost(&t) : mute(&t)) {
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
         shutdown(fd, SHUT_RDWR);
     } else {
-        *waiting = true;
+        l->waiting |= queued != 0;
     }
 }
 
-bool hws__sockets_end_lost(int efd)
+bool hws__sockets_end_lost(int efd, bool expects)
 {
-    bool waiting = false;
-    struct below b = {end_if_lost, &waiting};
+    struct looked l = {.expects = expects};
+    struct below b = {end_if_lost, &l};
 
     for_each_watched(efd, visit_below, &b);
-    return waiting;
+    return l.waiting;
 }
 
 static uint64_t inode_of(int fd)

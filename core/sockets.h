@@ -19,9 +19,10 @@ void hws__sockets_watch_peer(int efd);
 /**
  * Shut down those data sockets of a UCX worker whose peer has acknowledged nothing for more than a
  * second of what is on its way. A peer that takes nothing still acknowledges.
+ * @param expects  the peer is to do something: those are shut down, too, that do not answer keepalive
  * @return whether anything is on its way on the others
  */
-bool hws__sockets_end_lost(int efd);
+bool hws__sockets_end_lost(int efd, bool expects);
 
 /** Call fn with each descriptor of this process until it returns true. Returns that one, or -1. */
 int hws__sockets_each(bool (*fn)(int fd, void *arg), void *arg);

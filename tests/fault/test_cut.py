@@ -77,6 +77,20 @@ def with_operations(hosts):
     finish(client, server)
 
 
+def waiting(hosts):
+    """A send waits for its receiver: nothing is on its way."""
+    server, client = pair(hosts)
+    client.say("sync 1048576 15000 0")
+    time.sleep(1)
+    since = cut(hosts)
+    _, status, _ = client.hear("ended").split()
+    late = time.monotonic() * 1000 - since
+    assert status in ("KEEPALIVE", "CONNECTION_RESET"), status
+    assert late <= 2000 + SLACK, f"the sender was told after {late:.0f} ms"
+    print(f"   a send that waits for its receiver: told after {late:.0f} ms")
+    finish(client, server)
+
+
 def mend(hosts):
     assert run("ip", "-n", hosts.names[1], "link", "set", hosts.links[1], "up")
     for host in range(2):
@@ -91,6 +105,7 @@ def main():
         ("busy with 8 B", lambda h: busy(h, 8)),
         ("busy with 1 MiB", lambda h: busy(h, 1 << 20)),
         ("pending operations", with_operations),
+        ("a rendezvous that waits", waiting),
         ("again, after mending", idle),
     )
     try:

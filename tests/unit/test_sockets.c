@@ -202,13 +202,19 @@ Test(sockets, a_peer_that_reads_nothing_is_not_lost, .timeout = 60)
 
     cr_assert_eq(epoll_ctl(inner, EPOLL_CTL_ADD, client, &e), 0);
     cr_assert_eq(epoll_ctl(outer, EPOLL_CTL_ADD, inner, &e), 0);
-    cr_assert_not(hws__sockets_end_lost(outer), "nothing is on its way");
+    cr_assert_not(hws__sockets_end_lost(outer, false), "nothing is on its way");
     while (send(client, data, sizeof data, MSG_DONTWAIT) > 0) {}
     for (int i = 0; i < 40; i++) {
         usleep(100000);
-        cr_assert(hws__sockets_end_lost(outer), "more is on its way than the peer takes");
+        cr_assert(hws__sockets_end_lost(outer, false), "more is on its way than the peer takes");
     }
     while (recv(accepted, data, sizeof data, MSG_DONTWAIT) > 0) {}
+    /* Nothing on its way for longer than keepalive's question and its answer take. */
+    hws__sockets_watch_peer(outer);
+    for (int i = 0; i < 30; i++) {
+        usleep(100000);
+        hws__sockets_end_lost(outer, true);
+    }
     cr_assert_gt(send(client, data, 1, MSG_DONTWAIT | MSG_NOSIGNAL), 0, "shut down");
     close(inner);
     close(outer);
