@@ -134,6 +134,32 @@ async def test_where_the_kernel_refuses_it_ucx_carries_all(reads, monkeypatch):
         assert got.sum() == 1_000_000 and not reads
 
 
+@pytest.mark.parametrize("after", [0, 1], ids=["at once", "before the mark is looked at"])
+async def test_permission_that_is_withdrawn_costs_no_message(monkeypatch, after):
+    """A process that changes its user, or a setting of the kernel, say: what was lent before is sent."""
+    left = after
+    original = _direct._readv
+
+    def refuse(*args):
+        nonlocal left
+        if left == 0:
+            ctypes.set_errno(errno.EPERM)
+            return -1
+        left -= 1
+        return original(*args)
+
+    async with acquainted() as (a, b):
+        await a.write({"x": to_serialize(np.arange(1_000_000))})
+        await a.write("more")
+        assert a._lender
+        monkeypatch.setattr(_direct, "_readv", refuse)
+        assert ((await asyncio.wait_for(b.read(), 20))["x"] == np.arange(1_000_000)).all()
+        assert await b.read() == "more"
+        await until(lambda: not a._lender and a._unsent == 0)
+        _, got = await asyncio.gather(a.write(to_serialize(np.ones(1_000_000))), b.read())
+        assert got.sum() == 1_000_000 and not a._lender
+
+
 @pytest.mark.parametrize("told", [None, "x", (1, 2), (0, 0, 0), (-1, 1, 1), (1 << 80, 5, 5), (os.getpid(), 8, 3)])
 def test_what_a_peer_says_about_itself_is_tried(told):
     assert _direct.reachable(told) is None

@@ -325,7 +325,11 @@ class Borrowed:
             _read(self._source[0], [(there, _core.pointer(buffer), buffer.nbytes) for there, buffer in self._jobs])
         except OSError:
             could = False
-        if not _marked(self._source):
+        try:
+            marked = _marked(self._source)
+        except PermissionError:
+            return False  # any more
+        if not marked:
             raise OSError("the peer has closed the connection")
         return could
 
