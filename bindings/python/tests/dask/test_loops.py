@@ -80,6 +80,8 @@ def use(address, i, failures):
         failures.append(e)
 
 
+# Of a socket that Dask leaves to the collector where the port of its dashboard is taken.
+@pytest.mark.filterwarnings("default")
 def test_clients_of_several_threads_and_loops():
     """They work at the same time, the number of descriptors does not grow, and all is gone in the end."""
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "processes": True}
