@@ -8,6 +8,9 @@ import errno
 import gc
 import os
 import struct
+import sys
+import threading
+import types
 
 import dask
 import numpy as np
@@ -316,6 +319,33 @@ async def test_marks_are_used_again():
         gc.collect()
     assert len(_direct._marks._blocks) == 1 or where is None
     assert all(mark.value == 0 for mark in _direct._marks._free)
+
+
+def test_a_worker_is_settled_while_other_loops_connect():
+    failed = []
+    ended = threading.Event()
+
+    def settle():
+        try:
+            while not ended.is_set():
+                _direct.settle("its worker", 0)
+        except RuntimeError as e:
+            failed.append(e)
+
+    thread = threading.Thread(target=settle)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        thread.start()
+        for _ in range(100):
+            lenders = [_direct.Lender(types.SimpleNamespace(worker="another")) for _ in range(40)]
+            for lender in lenders:
+                lender.revoke()
+    finally:
+        ended.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+    assert not failed
 
 
 def _short_lived(pipe):

@@ -138,7 +138,8 @@ class _Marks:
 
 
 _marks = _Marks()
-_lenders: weakref.WeakSet[Lender] = weakref.WeakSet()
+# By their ids: other threads may add to it while one looks through it, which a WeakSet does not stand.
+_lenders: weakref.WeakValueDictionary[int, Lender] = weakref.WeakValueDictionary()
 # Those of connections that are closed here, but whose peers still read.
 _lingering: set[Lender] = set()
 
@@ -154,7 +155,7 @@ class Lender:
         self._lent: dict[int, tuple[Any, _core.Operation]] = {}
         self._when_idle: Callable[[], object] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        _lenders.add(self)
+        _lenders[id(self)] = self
         endpoint.owner = self
         endpoint.on_disconnect = self._lost
 
@@ -276,9 +277,10 @@ def settle(worker: hawser.Worker, seconds: float) -> None:
     end = time.monotonic() + seconds
     while any(lender.of(worker) for lender in list(_lingering)) and (left := end - time.monotonic()) > 0:
         worker._wait(min(left, 0.1))
-    for lender in [lender for lender in list(_lenders) if lender.of(worker)]:
-        lender._leave()
-        lender.revoke()
+    for lender in [ref() for ref in _lenders.valuerefs()]:
+        if lender is not None and lender.of(worker):
+            lender._leave()
+            lender.revoke()
 
 
 def _length(frame: Any) -> int:
