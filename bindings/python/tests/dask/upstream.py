@@ -39,6 +39,9 @@ ONLY_TCP = {
     "test_connection_pool_outside_cancellation": "replaces the backend of tcp",
     "test_multiple_listeners": "asks for tcp by name",
     "test_dashboard_host": "asks for tcp by name",
+    "test_only_local_access": "asks for tcp by name",
+    "test_remote_access": "asks for tcp by name",
+    "test_client_num_fds": "counts descriptors while connections are made for later",
 }
 
 CONFTEST = """
