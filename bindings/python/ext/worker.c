@@ -158,6 +158,21 @@ static PyObject *worker_progress(PyObject *self, PyObject *unused)
     return PyLong_FromLong(r < 0 ? 0 : r);
 }
 
+/* _answer(): make progress for the sake of its peers, on any thread: what it brings is told where the worker is looked
+ * after. */
+static PyObject *worker_answer(PyObject *self, PyObject *unused)
+{
+    struct core *c = core_of(self);
+
+    (void)unused;
+    if (c == NULL) {
+        return NULL;
+    }
+    hws_worker_progress(c->id); /* if it cannot be made now, others make it */
+    binding_look_again(c);
+    Py_RETURN_NONE;
+}
+
 /* _wait(timeout): make progress without the GIL until something happened; signals are looked at. */
 static PyObject *worker_wait(PyObject *self, PyObject *seconds)
 {
@@ -241,6 +256,7 @@ int worker_import(PyObject *module)
         {"_closed", worker_closed, METH_NOARGS, NULL},
         {"progress", worker_progress, METH_NOARGS,
          "progress($self, /)\n--\n\nMake progress once; how much was done, 0 for nothing."},
+        {"_answer", worker_answer, METH_NOARGS, NULL},
         {"_wait", worker_wait, METH_O, NULL},
         {"_arm", worker_arm, METH_NOARGS, NULL},
         {"_watch", worker_watch, METH_NOARGS, NULL},

@@ -1,17 +1,19 @@
 """UCX-Py programs: connecting, closing, configuration. TIMEOUT: 300"""
 
 import asyncio
+import gc
 import logging
 import os
 import subprocess
 import sys
+import time
 from unittest import mock
 
 import pytest
 from ucp_support import connected, event_loop_policy, fresh_ucp, mp  # noqa: F401
 
 import ucp
-from hawser import ErrorCode, HawserError
+from hawser import ErrorCode, HawserError, ucxx
 from hawser import ucp as hawser_ucp
 
 
@@ -434,6 +436,26 @@ async def test_several_contexts():
     assert await done == b"ok"
     await ep.close()
     listener.close()
+
+
+@pytest.mark.parametrize("context", [ucp.ApplicationContext, ucxx.core.ApplicationContext])
+def test_connected_contexts_that_are_dropped(context):
+    """The end of one does not wait for the other, whose loop stands still."""
+
+    async def meet(first, second):
+        accepted = asyncio.get_running_loop().create_future()
+        listener = first.create_listener(accepted.set_result)
+        return [listener, await second.create_endpoint("127.0.0.1", listener.port), await accepted]
+
+    contexts = [context(), context()]
+    with asyncio.Runner() as runner:
+        ends = runner.run(meet(*contexts))
+        start = time.monotonic()
+        ends.clear()
+        while contexts:
+            contexts.pop()
+            gc.collect()
+        assert time.monotonic() - start < 2
 
 
 def dying(port, error_handling):

@@ -56,6 +56,7 @@ _AM_ID = 0
 _UNTAKEN = object()  # what a callback of am_recv_nb() returns to leave the message to the next one
 _HANDSHAKE_SECONDS = 30.0
 _CLOSE_SECONDS = 5.0
+_ANSWER_SECONDS = 1e-3
 # A peer by address says no goodbye, and often makes no progress any more.
 _PLAIN_CLOSE_NS = 1_000_000_000
 
@@ -313,11 +314,20 @@ class UCXWorker(UCXObject):
             endpoint.abort()
         self._peers.clear()
         with contextlib.suppress(ForkedError):  # in a child there is nothing to be closed
-            self._worker.close_wait(self._patience)
+            self._close_wait(self._patience)
             if not self._worker.closed:
                 for endpoint in self._leaving:
                     endpoint.abort()  # the peers make no progress
-                self._worker.close_wait(1.0)
+                self._close_wait(1.0)
+
+    def _close_wait(self, seconds: float) -> None:
+        """Close it, at most so long. Its peers may be other workers of this process, which nobody looks after now."""
+        end = time.monotonic() + seconds
+        while not self._worker.closed and (left := end - time.monotonic()) > 0:
+            others = [worker for worker in UCXWorker._all if worker is not self and worker.initialized]
+            for other in others:
+                other._worker._answer()
+            self._worker.close_wait(min(left, _ANSWER_SECONDS) if others else left)
 
 
 def _progress_all(over: Callable[[], bool], seconds: float) -> bool:
