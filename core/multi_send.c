@@ -250,6 +250,7 @@ static void post_part(struct hws__endpoint *ep, struct outgoing *out, unsigned a
     }
     out->left--;
     if (r != NULL && out->status == HWS_OK) {
+        hws__refused_by_ucx(ep->uworker);
         out->status = hws__from_ucx(UCS_PTR_STATUS(r));
     }
 }

@@ -542,6 +542,7 @@ int32_t hws__op_pending(struct hws__post *p, struct hws__op *op, struct hws__uwo
                         ucs_status_ptr_t ptr)
 {
     if (UCS_PTR_IS_ERR(ptr)) {
+        hws__refused_by_ucx(u);
         return hws__fail_ucx(UCS_PTR_STATUS(ptr), p->source, "%s",
                              hws__ucx.ucs_status_string(UCS_PTR_STATUS(ptr)));
     }

@@ -52,6 +52,12 @@ void hws__wake(struct hws__worker *w)
     atomic_fetch_sub(&w->waking, 1);
 }
 
+void hws__refused_by_ucx(struct hws__uworker *u)
+{
+    hws__uworker_heat(u);
+    hws__wake(u->worker);
+}
+
 /* So many events are told of at a time. */
 #define DELIVER_MAX 1024
 

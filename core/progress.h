@@ -104,6 +104,12 @@ static inline void hws__spin_yield(const struct hws__worker *w)
     }
 }
 
+/**
+ * UCX refused a posting: that its endpoint has failed it may tell only while there is progress, and nothing else
+ * would wake who sleeps. Owner only.
+ */
+void hws__refused_by_ucx(struct hws__uworker *u);
+
 /** Take the signal of hws__wake() back. Owner only. */
 void hws__wakefd_drain(struct hws__worker *w);
 

@@ -243,6 +243,7 @@ static int32_t send_some(struct hws__rma_job *job)
         ucs_status_ptr_t r = send_piece(job);
 
         if (UCS_PTR_IS_ERR(r)) {
+            hws__refused_by_ucx(job->ep->uworker);
             return hws__fail_ucx(UCS_PTR_STATUS(r), job->ep->obj.id, "%s",
                                  hws__ucx.ucs_status_string(UCS_PTR_STATUS(r)));
         }

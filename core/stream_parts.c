@@ -90,6 +90,7 @@ static bool send_part(struct hws__endpoint *ep, struct hws__op *op, char *from, 
         op->stage = HWS__STAGE_CREDIT;
     }
     if (UCS_PTR_IS_ERR(r) || (inside && op->status < 0)) {
+        hws__refused_by_ucx(ep->uworker);
         hws__op_finish(op,
                        hws__op_cause(op, inside ? op->status : hws__from_ucx(UCS_PTR_STATUS(r))));
         return false;

@@ -6,6 +6,7 @@ TIMEOUT: 180
 import asyncio
 import os
 import signal
+import time
 
 import pytest
 from conftest import other_process
@@ -92,6 +93,39 @@ async def test_killed_peer(transports):
                     await asyncio.wait_for(message, 10)
                 assert left == [endpoint] and not endpoint.connected
                 await endpoint.close()
+
+
+def receiver(pipe):
+    async def main():
+        async with hawser.Worker(hawser.Context(config={"TLS": "tcp,self"})) as worker:
+            async with hawser.connect("127.0.0.1", pipe.recv(), worker=worker) as endpoint:
+                into = bytearray(64)
+                while True:
+                    await endpoint.recv(into, 1)
+
+    asyncio.run(main())
+
+
+async def test_the_end_is_told_after_a_send_was_refused():
+    """UCX refuses a send at the call, but tells that the connection has failed only while there is progress."""
+    late = []
+    with hawser.Context(config={"TLS": "tcp,self"}) as context:
+        async with hawser.Worker(context) as worker, hawser.listen(host="127.0.0.1", worker=worker) as listener:
+            for _ in range(6):
+                with other_process(receiver) as (pipe, process):
+                    pipe.send(listener.port)
+                    endpoint = await listener.accept()
+                    gone = asyncio.Event()
+                    endpoint.on_disconnect = lambda _, gone=gone: gone.set()
+                    asyncio.get_running_loop().call_later(0.3, process.kill)
+                    with pytest.raises(hawser.HawserError):
+                        while True:
+                            await endpoint.send(bytes(64), 1)
+                    start = time.monotonic()
+                    await gone.wait()
+                    late.append(time.monotonic() - start)
+                    endpoint.abort()
+    assert sorted(late)[-2] < 0.05  # one may meet a busy machine
 
 
 async def test_killed_peers_one_after_another(transports):
