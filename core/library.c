@@ -23,11 +23,25 @@ uint32_t hws_abi_version(void)
     return HWS_ABI_VERSION;
 }
 
+/* Nothing was ever opened, and no other thread of the parent was about to: a child begins as its parent did. */
+static bool never_used(void)
+{
+    bool unused = false;
+
+    if (pthread_mutex_trylock(&hws__objects.lock) == 0) {
+        unused = atomic_load(&hws__objects.used) == 0 && hws__ucx_load_settled();
+        pthread_mutex_unlock(&hws__objects.lock);
+    }
+    return unused;
+}
+
 /* The child of a fork shares UCX's memory and descriptors but not its threads: touch nothing. */
 static void forked(void)
 {
     hws__fork_end();
-    atomic_store(&hws__library_state, HWS__FORKED);
+    if (!never_used()) {
+        atomic_store(&hws__library_state, HWS__FORKED);
+    }
 }
 
 static void start(void)

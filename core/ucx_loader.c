@@ -276,6 +276,14 @@ int32_t hws__ucx_load(const char *choice)
     return rc;
 }
 
+bool hws__ucx_load_settled(void)
+{
+    if (pthread_mutex_trylock(&load_lock) != 0)
+        return false;
+    pthread_mutex_unlock(&load_lock);
+    return true;
+}
+
 const char *hws__ucx_text(char *buf, size_t cap)
 {
     pthread_mutex_lock(&load_lock);

@@ -29,7 +29,8 @@
  * thread is in a callback, too, and waits for this one in the same way: one of the two gets it.
  * `@owns`: who owns the memory that is passed. `@ucx`: the UCX call that it stands on.
  *
- * FORK. A forked child gets HWS_E_FORKED from every call; nothing of the parent is touched.
+ * FORK. Once anything was opened, a forked child gets HWS_E_FORKED from every call; nothing of the parent is
+ * touched. UCX may have been loaded and asked for its version before.
  *
  * EXIT. A process may exit() at any time, with everything open and from every thread. Handlers of atexit()
  * may still close; when the library's threads have been stopped, calls give HWS_E_CLOSING.

@@ -143,8 +143,7 @@ CASE(blocking)
     forked(HWS_PROGRESS_BLOCKING, 0);
 }
 
-/* A process that never used the library may fork and use it in the child. */
-CASE(before_the_first_use)
+static void use_in_a_child(void)
 {
     int status = -1;
     pid_t pid = fork();
@@ -160,6 +159,26 @@ CASE(before_the_first_use)
     CHECK_EQ(waitpid(pid, &status, 0), pid);
     CHECK(WIFEXITED(status));
     CHECK_EQ(WEXITSTATUS(status), 0);
+}
+
+/* A process that never used the library may fork and use it in the child. */
+CASE(before_the_first_use)
+{
+    use_in_a_child();
+}
+
+/* So may one that has loaded UCX, as a program that asks for its version; children and parent use it then. */
+CASE(after_loading)
+{
+    hws_library_info info = {.struct_size = sizeof info};
+    t_pair pair;
+
+    CHECK_OK(hws_library_open(NULL, &info));
+    use_in_a_child();
+    use_in_a_child();
+    t_pair_open(&pair, NULL);
+    exchange(&pair);
+    t_pair_close(&pair);
 }
 
 /* The descriptors that the library shows are closed by exec. */

@@ -533,6 +533,31 @@ asyncio.run(main())
 """
 
 
+_FORKING_FIRST = """
+import asyncio, os, ucp
+async def main():
+    met = asyncio.get_running_loop().create_future()
+    listener = ucp.create_listener(met.set_result)
+    ep = await ucp.create_endpoint("127.0.0.1", listener.port)
+    await ep.send(b"hello")
+    message = bytearray(5)
+    await (await met).recv(message)
+    await ep.close()
+    listener.close()
+ucp.get_ucx_version(), ucp.get_config()
+child = os.fork()
+if child:
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+asyncio.run(main())
+"""
+
+
+def test_child_of_who_has_only_asked():
+    """UCX is opened at the first use: a program may import the module, and ask, before it forks."""
+    done = subprocess.run([sys.executable, "-c", _FORKING_FIRST], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_child_that_exits_says_nothing():
     """A child has no part in the connections of its parent, and what it inherited of them is no trouble at its end."""
     done = subprocess.run([sys.executable, "-c", _FORKING], capture_output=True, text=True, timeout=60)
