@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 import time
 from unittest import mock
 
@@ -418,6 +419,27 @@ async def test_connect_timeout():
         pytest.raises((asyncio.TimeoutError, ucp.exceptions.UCXBaseException)),
     ):
         await ucp.create_endpoint("127.0.0.1", silent.getsockname()[1])
+
+
+@pytest.mark.parametrize("module", [ucp, ucxx])
+async def test_a_listener_serves_in_its_own_loop(module):
+    """Another thread's loop may be the one that meets a peer, as it waits."""
+    served = []
+
+    def clients():
+        async def connect(port):
+            for _ in range(10):
+                await (await module.create_endpoint("127.0.0.1", port)).close()
+
+        asyncio.run(connect(listener.port))
+
+    listener = module.create_listener(lambda ep: served.append((threading.get_ident(), ep.abort())))
+    await asyncio.to_thread(clients)
+    while len(served) < 10:
+        await asyncio.sleep(0.005)
+    assert {thread for thread, _ in served} == {threading.get_ident()}
+    listener.close()
+    module.reset()
 
 
 async def test_several_contexts():

@@ -180,15 +180,29 @@ def _listener_handler(
     ctx: weakref.ref[ApplicationContext],
     endpoint_error_handling: bool,
 ) -> None:
-    context = ctx()
-    if context is None:
-        _core.close(conn_request)
-        return
-    with contextlib.suppress(RuntimeError):
-        event_loop = asyncio.get_running_loop()
-    coroutine = _listener_handler_coroutine(conn_request, context, callback_func, endpoint_error_handling)
-    # What it waits for holds the task; once its loop is closed nothing does.
-    event_loop.create_task(coroutine)  # noqa: RUF006
+    def serve(loop: asyncio.AbstractEventLoop) -> None:
+        context = ctx()
+        if context is None:
+            _core.close(conn_request)
+            return
+        coroutine = _listener_handler_coroutine(conn_request, context, callback_func, endpoint_error_handling)
+        # What it waits for holds the task; once its loop is closed nothing does.
+        loop.create_task(coroutine)
+
+    serve_in(event_loop, serve)
+
+
+def serve_in(event_loop: asyncio.AbstractEventLoop, serve: Callable[[asyncio.AbstractEventLoop], None]) -> None:
+    """Call serve(loop) for a peer that came, in the loop of its listener, which may run on another thread than the one
+    that met the peer; while it does not run, in the one that runs here."""
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:
+        running = None
+    if running is None or (running is not event_loop and event_loop.is_running()):
+        event_loop.call_soon_threadsafe(serve, event_loop)
+    else:
+        serve(running)
 
 
 def _epoll_fd_finalizer(fd: int, progress_tasks: list[Any]) -> None:

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hawser.ucp.core import agree_on_tags
+from hawser.ucp.core import agree_on_tags, serve_in
 
 from .._lib.libucxx import UCXEndpoint, UCXListener
 from .endpoint import Endpoint
@@ -92,20 +92,12 @@ def accept(
 ) -> None:
     """A client came: serve it in a task of its own."""
 
-    def start() -> None:
+    def start(loop: asyncio.AbstractEventLoop) -> None:
         task = loop.create_task(_serve(ep, ctx, func, connect_timeout))
         handlers.tasks.add(task)
         task.add_done_callback(handlers.tasks.discard)
 
-    try:
-        running = asyncio.get_running_loop()
-    except RuntimeError:
-        running = None
-    if running is not None:
-        loop = running
-        start()
-    else:
-        loop.call_soon_threadsafe(start)
+    serve_in(loop, start)
 
 
 async def _serve(
