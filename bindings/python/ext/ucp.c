@@ -140,7 +140,8 @@ static struct endpoint *usual(struct ucp_endpoint *u, PyObject *const *a, PyObje
 {
     struct endpoint *e = (struct endpoint *)(void *)u->endpoint;
 
-    if (e == NULL || e->core == NULL || (a[1] != NULL && a[1] != Py_None) ||
+    /* To receive into None is an error here; hawser's own recv() gives the memory then. */
+    if (e == NULL || e->core == NULL || a[0] == Py_None || (a[1] != NULL && a[1] != Py_None) ||
         (a[2] != NULL && a[2] != Py_False)) {
         return NULL;
     }

@@ -157,16 +157,24 @@ async def test_active_messages(size, wait_first, allocator):
 
 
 async def test_refused_buffers():
-    listener, client = await connected(lambda ep: None)
+    kept = []
+    listener, client = await connected(kept.append)
     with pytest.raises(ValueError, match="contiguous"):
         await client.send(np.arange(10)[::2])
+    with pytest.raises(ValueError, match="contiguous"):
+        await client.send_obj(np.arange(10)[::2])
     with pytest.raises(ValueError, match="readonly"):
         await client.recv(b"bytes")
+    for receive in (client.recv, lambda buffer: client.recv(buffer, tag=1), lambda buffer: ucp.recv(buffer, tag=1)):
+        for buffer in (None, 1, "text"):
+            with pytest.raises(TypeError):
+                await asyncio.wait_for(receive(buffer), 20)
     await client.close()
     for call in (client.send(b""), client.recv(bytearray()), client.am_send(b""), client.am_recv(), client.flush()):
         with pytest.raises(ucp.exceptions.UCXCloseError):
             await call
     listener.close()
+    kept.pop().abort()
 
 
 async def test_cancelled_receive_takes_no_message():

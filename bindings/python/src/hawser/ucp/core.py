@@ -550,7 +550,8 @@ class Endpoint(_core.UcpEndpoint):
         if self._ep is not None and self._tags is None:
             self._ep.worker.progress()
 
-    def _bad_memory(self, buffer: Any, writable: bool) -> Exception:
+    @staticmethod
+    def _bad_memory(buffer: Any, writable: bool) -> Exception:
         """Why a buffer was refused, in UCX-Py's words."""
         array = Array(buffer)
         if not array.contiguous:
@@ -608,6 +609,8 @@ class Endpoint(_core.UcpEndpoint):
         wire = self._msg_recv if tag is None and not force_tag and self._tags else self._tag(tag, force_tag, 1)
         if type(buffer) is Array:
             buffer = buffer.source
+        elif buffer is None:  # which has hawser give the memory
+            raise TypeError("a buffer to receive into is needed, not None")
         if self._ep is None or (hawser._error is not None and hawser.probe(wire) is None):
             self._check_open(f"<{self._describe('Recv', self._recv_count, wire, buffer)}>: Request canceled")
         count = self._recv_count
@@ -704,7 +707,10 @@ class Endpoint(_core.UcpEndpoint):
 
     async def send_obj(self, obj: Any, tag: Any = None) -> None:
         """Send a buffer whose size the receiver does not know."""
-        nbytes = array.array("Q", [_core.memory(_is_array(obj))[1]])
+        try:
+            nbytes = array.array("Q", [_core.memory(_is_array(obj))[1]])
+        except BufferError as e:
+            raise self._bad_memory(obj, False) from e
         await self.send(nbytes, tag=tag)
         await self.send(obj, tag=tag)
 
