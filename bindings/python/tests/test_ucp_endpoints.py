@@ -515,6 +515,32 @@ async def test_peer_dies_while_we_wait(what):
     listener.close()
 
 
+@pytest.mark.parametrize("transports", ["all", "tcp"])
+async def test_what_a_dead_peer_raises(transports):
+    """The same with each UCX and transport, though UCX's codes differ."""
+    ucp.init({"TLS": transports})
+    met = asyncio.get_running_loop().create_future()
+    listener = ucp.create_listener(met.set_result)
+    process = mp.Process(target=dying, args=(listener.port, True))
+    process.start()
+    ep = await met
+    message = bytearray(10)
+    await ep.recv(message)
+    waiting = [asyncio.ensure_future(ep.recv(message)), asyncio.ensure_future(ep.am_recv())]
+    await ep.send(message)
+    for one in waiting:
+        with pytest.raises(ucp.exceptions.UCXCanceled):
+            await asyncio.wait_for(one, 30)
+    process.join()
+    while not ep.closed():
+        await asyncio.sleep(0.005)
+    for call in (ep.send(message), ep.am_send(message), ep.flush()):
+        with pytest.raises(ucp.exceptions.UCXConnectionReset):
+            await call
+    await ep.close()
+    listener.close()
+
+
 @pytest.mark.parametrize("error_handling", [True, False])
 async def test_peer_dies(error_handling, caplog):
     met = asyncio.get_running_loop().create_future()

@@ -46,6 +46,7 @@ from .exceptions import (  # noqa: F401 (programs find UCX-Py's exceptions here 
     UCXUnreachable,
     log_errors,
     translate,
+    translate_receive,
 )
 from .utils import get_address, nvtx_annotate  # noqa: F401
 
@@ -603,7 +604,7 @@ class UCXEndpoint(UCXObject):
         if self.is_alive():
             return
         code, text = self._endpoint._error  # type: ignore[misc]
-        if self._by_address and code in LOST:
+        if code == ErrorCode.KEEPALIVE or (self._by_address and code in LOST):
             raise UCXPeerLost(f"Endpoint {self.handle:#x} error")
         if code in (ErrorCode.PEER_CLOSED, ErrorCode.CONNECTION_RESET, ErrorCode.CANCELED):
             raise UCXConnectionReset(f"Endpoint {self.handle:#x} error: Connection reset by remote peer")
@@ -663,7 +664,7 @@ class UCXEndpoint(UCXObject):
         try:
             operation.result()
         except HawserError as e:
-            slot[2] = translate(e, "am_recv")
+            slot[2] = translate_receive(e, "am_recv")
         slot[0] = True
         self._am_deliver()
 
