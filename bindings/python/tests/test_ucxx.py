@@ -280,6 +280,49 @@ async def test_probe_after_the_peer_left(what):
 # ---- Endings ----
 
 
+@pytest.mark.parametrize("what", ["am", "tag", "multi"])
+async def test_a_cancelled_receive_takes_no_message(what):
+    """Neither the one that comes next, nor the one that came before the receiver went on."""
+    kept = []
+    listener, client = await connected(kept.append)
+    while not kept:
+        await asyncio.sleep(0.001)
+
+    async def received():
+        into = bytearray(4)
+        if what == "am":
+            return bytes((await kept[0].am_recv_with_header())[0])
+        if what == "multi":
+            return bytes((await kept[0].recv_multi())[0])
+        await kept[0].recv(into)
+        return bytes(into)
+
+    def send(data):
+        if what == "am":
+            return client.am_send(data, user_header=data)
+        return client.send_multi([data]) if what == "multi" else client.send(data)
+
+    for _ in range(3):
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(received(), 0.01)
+    for i in range(60):
+        data = i.to_bytes(4, "little")
+        receiving = asyncio.ensure_future(received())
+        await asyncio.sleep(0)
+        await send(data)
+        for _ in range(i % 3):
+            await asyncio.sleep(0)
+        receiving.cancel()
+        try:
+            got = await receiving
+        except asyncio.CancelledError:
+            got = await asyncio.wait_for(received(), 20)
+        assert got == data
+    await client.close()
+    await kept.pop().close()
+    listener.close()
+
+
 @pytest.mark.parametrize("server_calls", [True, False])
 async def test_close_callback(server_calls):
     closed = asyncio.get_running_loop().create_future()

@@ -20,7 +20,7 @@ from hawser.ucp._libs.ucx_api import AllocatorType, Feature, get_current_options
 from ..exceptions import *  # noqa: F403
 from ..exceptions import UCXInvalidParamError, convert
 from .arr import Array, asarray
-from .requests import UCXBufferRequest, UCXBufferRequests, UCXRequest, empty
+from .requests import AmRequest, UCXBufferRequest, UCXBufferRequests, UCXRequest, empty
 
 _ALL = (1 << 64) - 1
 _FOREVER_SECONDS = 0.1
@@ -507,16 +507,25 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
     def am_recv(self) -> UCXRequest:
         """Receive the next active message: recv_buffer and recv_header of the request."""
         self.worker._context._need(Feature.AM)
-        request = UCXRequest(self.worker)
+        request = AmRequest(self.worker)
 
-        def received(data: Any, exception: Exception | None) -> None:
+        def received(data: Any, exception: Exception | None) -> object:
+            if request.completed:
+                return ucx_api._UNTAKEN  # it was cancelled
             if len(self._am_headers) > len(self._am_slots):
                 request.recv_header = self._am_headers.popleft()
             request.recv_buffer = data
             request._ended(None, exception)
+            return None
 
         self._am_recv(received, (), {})
         return request
+
+    def _am_give_back(self, request: UCXRequest) -> None:
+        """Who waited for it was interrupted before it went on: it is the next one's."""
+        if request.status == 0:
+            self._am_headers.appendleft(request.recv_header)
+            self._am_untaken(request.recv_buffer)
 
     def _am_take(self, header: bytes, data: Any) -> None:
         self._am_headers.append(bytes(header[4:]))

@@ -97,6 +97,15 @@ def _wake(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
+class AmRequest(UCXRequest):
+    """A receive of an active message: there is nothing to be posted, so it ends at once when it is cancelled."""
+
+    def cancel(self) -> None:
+        """End it; the message that comes next is the next receive's."""
+        if not self.completed:
+            self._ended(None, UCXCanceledError("While waiting for am_recv it was cancelled"))
+
+
 class UCXBufferRequest:
     """One buffer of a multi-buffer message."""
 

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from hawser._errors import HawserError
 from hawser.ucp import core as _ucp
 
 from .._lib.arr import Array
-from .._lib.libucxx import TagProbeResult, UCXXTag, UCXXTagMaskFull
+from .._lib.libucxx import TagProbeResult, UCXXTag
+from .._lib.requests import empty
 from ..exceptions import UCXCanceledError, UCXError, convert
 
 
@@ -127,8 +129,13 @@ class Endpoint(_ucp.Endpoint):
         if self._ep is None or not self._ep.am_probe():
             self._open_ep()
         self._recv_count += 1
-        request = self._ep.am_recv()
-        await request.wait()
+        ep = self._ep
+        request = ep.am_recv()
+        try:
+            await request.wait()
+        except asyncio.CancelledError:
+            ep._am_give_back(request)
+            raise
         self._received()
         return request.recv_buffer, request.recv_header
 
@@ -151,10 +158,14 @@ class Endpoint(_ucp.Endpoint):
         if self._ep is None or (self._hawser._error is not None and self._hawser.probe(wire) is None):
             self._open_ep()
         self._recv_count += 1
-        request = self._ep.tag_recv_multi(UCXXTag(wire), UCXXTagMaskFull)
-        await request.wait()
+        try:
+            segments = await self._hawser.recv_multi(wire)  # which loses nothing when it is cancelled
+            buffers = tuple(empty(length) for length in segments.lengths)
+            await segments.fetch(list(buffers))
+        except HawserError as e:
+            raise convert(e) from e
         self._received()
-        return tuple(request.py_buffers)
+        return buffers
 
     def tag_probe(self, tag: Any = None, force_tag: bool = False, remove: bool = False) -> TagProbeResult:
         """Look for a message; remove: only recv_with_handle() gets it then."""
