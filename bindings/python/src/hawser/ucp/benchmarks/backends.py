@@ -62,9 +62,13 @@ def async_server(args: Namespace, tell_port: Callable[[int], None]) -> list[floa
         done: asyncio.Future[list[float]] = asyncio.get_running_loop().create_future()
 
         async def serve(ep: Any) -> None:
-            times = await _async_end(ep, args, False)
-            await ep.close()
-            done.set_result(times)
+            try:
+                times = await _async_end(ep, args, False)
+                await ep.close()
+            except Exception as e:
+                done.set_exception(e)
+            else:
+                done.set_result(times)
 
         listener = ucp.create_listener(serve, args.port, endpoint_error_handling=args.error_handling)
         tell_port(listener.port)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import queue
 import statistics
 import sys
 from typing import Any
@@ -76,11 +77,11 @@ def pin(cpu: int) -> None:
         os.sched_setaffinity(0, [cpu])
 
 
-def serve(args: argparse.Namespace, queue: Any) -> None:
+def serve(args: argparse.Namespace, ports: Any) -> None:
     """The server's process."""
     pin(args.server_cpu_affinity)
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", args.server_dev)
-    BACKENDS[args.backend][0](args, queue.put)
+    BACKENDS[args.backend][0](args, ports.put)
 
 
 def report(args: argparse.Namespace, times: list[float]) -> None:
@@ -112,6 +113,16 @@ def report(args: argparse.Namespace, times: list[float]) -> None:
             print_key_value(str(i), f"{format_bytes(2 * args.n_bytes / t)}/s, {format_time(t / 2)}")
 
 
+def port_of(process: Any, ports: Any) -> int:
+    """The port that the server's process listens at."""
+    while True:
+        try:
+            return int(ports.get(timeout=0.2))
+        except queue.Empty:
+            if not process.is_alive():
+                sys.exit("the server ended before it listened")
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run one or both ends."""
     args = parse_args(argv)
@@ -123,10 +134,10 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     process, port = None, args.port
     if not args.client_only:
-        queue = mp.Queue()
-        process = mp.Process(target=serve, args=(args, queue))
+        ports = mp.Queue()
+        process = mp.Process(target=serve, args=(args, ports))
         process.start()
-        port = queue.get()
+        port = port_of(process, ports)
     pin(args.client_cpu_affinity)
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", args.client_dev)
     report(args, BACKENDS[args.backend][1](args, port))
