@@ -541,6 +541,26 @@ async def test_what_a_dead_peer_raises(transports):
     listener.close()
 
 
+async def test_close_before_the_end_is_known(caplog):
+    """UCX refuses what is sent to a dead peer before it tells that the endpoint has failed."""
+    ucp.init({"TLS": "tcp"})
+    met = asyncio.get_running_loop().create_future()
+    listener = ucp.create_listener(met.set_result)
+    process = mp.Process(target=dying, args=(listener.port, True))
+    process.start()
+    ep = await met
+    await ep.recv(bytearray(10))
+    process.kill()
+    process.join()
+    with pytest.raises(ucp.exceptions.UCXBaseException):
+        while True:
+            await ep.send(b"hello")
+            time.sleep(0.01)  # the loop gets no turn
+    await ep.close()
+    assert "UCX failed closing worker" not in caplog.text
+    listener.close()
+
+
 @pytest.mark.parametrize("error_handling", [True, False])
 async def test_peer_dies(error_handling, caplog):
     met = asyncio.get_running_loop().create_future()

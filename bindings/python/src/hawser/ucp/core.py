@@ -489,8 +489,8 @@ class Endpoint(_core.UcpEndpoint):
                 await self._hawser.send(msg, self._tags["ctrl_send"])
             except HawserError as e:
                 error = UCXError(f"<{log}>: {e.text}")
-                # A peer that closed first is no failure to whoever handles errors: closed() tells, perhaps only later.
-                quiet = handles_errors and e.code == ErrorCode.PEER_CLOSED
+                # A peer that is gone is no failure to whoever handles errors: closed() tells, perhaps only later.
+                quiet = handles_errors and e.code in LOST
                 say = logger.debug if quiet else logging.error
                 say("UCX failed closing worker %s: %r", hex(self._uid), error)
         finally:
