@@ -31,6 +31,12 @@ def closed():
     assert not _direct._lingering
 
 
+def replace_call(monkeypatch, function):
+    """Of the kernel, with the GIL held and without."""
+    for name in ("_readv", "_readv_held"):
+        monkeypatch.setattr(_direct, name, function)
+
+
 @pytest.fixture
 def reads(monkeypatch):
     """The lengths of what was read directly."""
@@ -98,7 +104,7 @@ def test_a_read_goes_on_where_the_kernel_stopped(monkeypatch):
         ctypes.memmove(address, start, n)
         return n
 
-    monkeypatch.setattr(_direct, "_readv", some)
+    replace_call(monkeypatch, some)
     _direct._read(1, [(x.ctypes.data, y.ctypes.data, x.nbytes) for x, y in zip(whole, got, strict=True)] + [(1, 1, 0)])
     assert (got == whole).all()
 
@@ -131,7 +137,7 @@ async def test_settings_can_forbid_it(reads, settings):
 
 
 async def test_where_the_kernel_refuses_it_ucx_carries_all(reads, monkeypatch):
-    monkeypatch.setattr(_direct, "_readv", lambda *args: -1)
+    replace_call(monkeypatch, lambda *args: -1)
     async with acquainted() as (a, b):
         _, got = await asyncio.gather(a.write(to_serialize(np.ones(1_000_000))), b.read())
         assert got.sum() == 1_000_000 and not reads
@@ -155,7 +161,7 @@ async def test_permission_that_is_withdrawn_costs_no_message(monkeypatch, after)
         await a.write({"x": to_serialize(np.arange(1_000_000))})
         await a.write("more")
         assert a._lender
-        monkeypatch.setattr(_direct, "_readv", refuse)
+        replace_call(monkeypatch, refuse)
         assert ((await asyncio.wait_for(b.read(), 20))["x"] == np.arange(1_000_000)).all()
         assert await b.read() == "more"
         await until(lambda: not a._lender and a._unsent == 0)

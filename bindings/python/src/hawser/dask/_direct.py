@@ -47,8 +47,8 @@ _LOCAL = {"sysv", "posix", "xpmem", "cma", "knem", "self"}
 Where = tuple[int, int, int]  # process, address of a mark, what stands there
 
 
-def _system_call() -> Callable[..., int] | None:
-    function = getattr(ctypes.CDLL(None, use_errno=True), "process_vm_readv", None)
+def _system_call(library: type[ctypes.CDLL]) -> Callable[..., int] | None:
+    function = getattr(library(None, use_errno=True), "process_vm_readv", None)
     if function is not None:
         vectors = [ctypes.c_void_p, ctypes.c_ulong]
         function.argtypes = [ctypes.c_int, *vectors, *vectors, ctypes.c_ulong]
@@ -56,7 +56,11 @@ def _system_call() -> Callable[..., int] | None:
     return function
 
 
-_readv = _system_call()
+_readv = _system_call(ctypes.CDLL)
+# The same with the GIL held: a thread that computes keeps it for 5 ms once it was let go.
+_readv_held = _system_call(ctypes.PyDLL)
+# Up to so many bytes at once.
+_HELD = 4 << 20
 # The kernel takes so many pieces at once.
 _PIECES = 1024
 
@@ -70,11 +74,12 @@ def _vector(pieces: Sequence[Piece], side: int) -> bytes:
 
 def _read(process: int, pieces: Sequence[Piece]) -> None:
     """Raises OSError."""
-    assert _readv is not None
     todo = [piece for piece in pieces if piece[2] != 0]
+    readv = _readv_held if sum(length for _, _, length in todo) <= _HELD else _readv
+    assert readv is not None
     while todo:
         some = todo[:_PIECES]
-        n = _readv(process, _vector(some, 1), len(some), _vector(some, 0), len(some), 0)
+        n = readv(process, _vector(some, 1), len(some), _vector(some, 0), len(some), 0)
         if n <= 0:
             error = ctypes.get_errno()
             raise OSError(error, f"reading the memory of process {process}: {os.strerror(error)}")
