@@ -9,6 +9,7 @@
 #include "guard.h"
 #include "hello.h"
 #include "host.h"
+#include "late_device.h"
 #include "log.h"
 #include "options.h"
 #include "post.h"
@@ -240,11 +241,34 @@ static bool replaced(struct hws__endpoint *ep)
     if (u == NULL || u->role != HWS__TCP || (!u->replaced && !hws__acceptors_lost(u))) {
         return false;
     }
-    u->replaced = true;
-    if (ep->worker->tcp == u) {
-        ep->worker->tcp = NULL;
-    }
+    hws__uworker_replace(u);
     return true;
+}
+
+/* True: the way to the peer is by a device that came after the UCX context, and the dial goes on with another. */
+static bool renewed(struct hws__endpoint *ep)
+{
+    struct hws__uworker *u = ep->uworker;
+
+    if (ep->renewed || u == NULL || u->tcp == NULL) {
+        return false;
+    }
+    switch (hws__device_towards(&u->tcp->devices, &ep->addresses[ep->address_next])) {
+    case HWS__DEVICE_NEW:
+        ep->renewed = true;
+        hws__endpoint_detach(ep);
+        hws__uworker_replace(u);
+        hws__dial(ep);
+        return true;
+    case HWS__DEVICE_STARTING:
+        if (!hws__late_device_wait(ep, hws__dial)) {
+            return false;
+        }
+        hws__endpoint_detach(ep);
+        return true;
+    default:
+        return false;
+    }
 }
 
 void hws__dial_failed(struct hws__endpoint *ep, int32_t status)
@@ -256,6 +280,10 @@ void hws__dial_failed(struct hws__endpoint *ep, int32_t status)
 
     hws__log(HWS_LOG_DEBUG, "dial %s:%u%s: %s", ep->host, (unsigned)ep->port,
              by_tcp ? " by TCP" : "", hws_error_name(status));
+    if (status == HWS_E_UNREACHABLE && by_tcp && !ep->raw && renewed(ep)) {
+        ep->ucx_error = false;
+        return;
+    }
     hws__endpoint_detach(ep);
     ep->ucx_error = false;
     if (again) {

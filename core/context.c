@@ -78,14 +78,67 @@ static uint64_t memory_types(ucp_context_h ucx)
                                                          : UINT64_C(1) << HWS_MEMORY_HOST;
 }
 
-ucp_context_h hws__context_tcp(struct hws__context *c)
+static void tcp_end(struct hws__tcp_context *t)
 {
+    hws__list_remove(&t->link);
+    hws__ucx_begin();
+    hws__ucx.ucp_cleanup(t->ucx);
+    hws__ucx_end();
+    free(t);
+}
+
+static struct hws__tcp_context *tcp_new(struct hws__context *c)
+{
+    struct hws__tcp_context *t = calloc(1, sizeof *t);
+
+    if (t == NULL) {
+        return NULL;
+    }
+    hws__list_init(&t->link);
+    hws__devices_read(&t->devices); /* before UCX does: what comes between is known to it alone */
+    if (init_ucx(c, HWS__PROFILE_TCP, &t->ucx) < 0) {
+        free(t);
+        return NULL;
+    }
+    return t;
+}
+
+static struct hws__tcp_context *tcp_first(struct hws__context *c)
+{
+    return hws__list_empty(&c->tcp) ? NULL
+                                    : hws__container(c->tcp.next, struct hws__tcp_context, link);
+}
+
+struct hws__tcp_context *hws__tcp_context_take(struct hws__context *c)
+{
+    struct hws__tcp_context *t, *last;
+
     pthread_mutex_lock(&c->lock);
-    if (c->tcp == NULL && init_ucx(c, HWS__PROFILE_TCP, &c->tcp) < 0) {
-        c->tcp = NULL;
+    t = last = tcp_first(c);
+    if (last == NULL || hws__devices_more(&last->devices)) {
+        t = tcp_new(c);
+        if (t != NULL) {
+            hws__list_push(&c->tcp, &t->link);
+        }
+        if (t != NULL && last != NULL && last->users == 0) {
+            tcp_end(last);
+        }
+        t = t != NULL ? t : last;
+    }
+    if (t != NULL) {
+        t->users++;
     }
     pthread_mutex_unlock(&c->lock);
-    return c->tcp;
+    return t;
+}
+
+void hws__tcp_context_leave(struct hws__context *c, struct hws__tcp_context *t)
+{
+    pthread_mutex_lock(&c->lock);
+    if (--t->users == 0 && t != tcp_first(c)) {
+        tcp_end(t);
+    }
+    pthread_mutex_unlock(&c->lock);
 }
 
 ucp_context_h hws__context_shm(struct hws__context *c)
@@ -269,6 +322,7 @@ static int32_t fill(struct hws__context *c, const hws_context_opts *o)
     }
     c->ipv6 = wants_ipv6(c);
     c->upgrades = profile == HWS__PROFILE_MAIN && hws__ucx_at_least(1, 14) && !hws__rdma_present();
+    hws__devices_read(&c->devices);
     if ((r = init_ucx(c, profile, &c->ucx)) == HWS_OK) {
         c->memory_types = memory_types(c->ucx);
     }
@@ -295,6 +349,7 @@ int32_t hws_context_open(const hws_context_opts *opts, hws_id *out)
         return hws__fail(hws__obj_missing(&hws__objects), 0, "no context is free");
     }
     hws__list_init(&c->memories);
+    hws__list_init(&c->tcp);
     c->host = hws__host_hash();
     c->network = hws__host_network();
     if ((r = fill(c, &o)) < 0) {
@@ -317,8 +372,8 @@ static void finish(struct hws__context *c)
     hws__ucx_begin();
     hws__memory_end(c);
     atomic_store(&c->cuda, NULL); /* of postings on memory that nobody registered */
-    if (c->tcp != NULL) {
-        hws__ucx.ucp_cleanup(c->tcp);
+    while (!hws__list_empty(&c->tcp)) {
+        tcp_end(tcp_first(c));
     }
     if (c->shm != NULL && c->shm != c->ucx) {
         hws__ucx.ucp_cleanup(c->shm);

@@ -5,23 +5,33 @@
 #define HWS_CORE_CONTEXT_H
 
 #include "background.h"
+#include "devices.h"
 #include "handle.h"
 #include <ucp/api/ucp.h>
 
 /** Workers of one context at most (hws_worker_open()). */
 #define HWS__WORKERS 256u
 
+/** A UCX context without shared memory. */
+struct hws__tcp_context {
+    struct hws__list link;
+    ucp_context_h ucx;
+    struct hws__devices devices; /* that it has */
+    uint32_t users;
+};
+
 struct hws__context {
     struct hws__obj obj;
     /* LOCK: before a queue's, never while owning more than one worker. Zero is unlocked; never
      * destroyed, since others may take it late. */
     pthread_mutex_t lock;
-    ucp_context_h ucx; /* everything */
-    ucp_context_h tcp; /* made when first needed: no shared memory */
-    ucp_context_h shm; /* made when first needed, see hws__context_shm() */
-    char **config;     /* the user's pairs */
-    uint64_t host;     /* hws__host_hash() */
-    uint32_t network;  /* hws__host_network() */
+    ucp_context_h ucx;           /* everything */
+    struct hws__devices devices; /* that `ucx` has */
+    struct hws__list tcp;        /* hws__tcp_context, the one in use first; lock */
+    ucp_context_h shm;           /* made when first needed, see hws__context_shm() */
+    char **config;               /* the user's pairs */
+    uint64_t host;               /* hws__host_hash() */
+    uint32_t network;            /* hws__host_network() */
     uint32_t flags;
     uint64_t features;
     bool ucx_rma;  /* UCX itself serves remote access */
@@ -53,8 +63,12 @@ struct hws__context *hws__context_find(hws_id id, int32_t *error);
 /** Reserve one isolated worker. False: the cap is reached. Any thread. */
 bool hws__isolated_reserve(struct hws__context *c);
 void hws__isolated_unreserve(struct hws__context *c);
-/** The UCX context without shared memory, made if needed; null on failure. Background thread. */
-ucp_context_h hws__context_tcp(struct hws__context *c);
+/**
+ * The UCX context without shared memory that has the devices of now, made if needed; null on failure. It stays until
+ * hws__tcp_context_leave(). Background thread.
+ */
+struct hws__tcp_context *hws__tcp_context_take(struct hws__context *c);
+void hws__tcp_context_leave(struct hws__context *c, struct hws__tcp_context *t);
 /**
  * The UCX context of spares and of registered memory, made if needed. Where connections begin by TCP
  * it has shared memory only: its UCX workers cost a quarter of the time and half of the descriptors.

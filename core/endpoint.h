@@ -43,6 +43,7 @@ struct hws__endpoint {
     bool closing;   /* by the user */
     bool tcp;       /* dials without shared memory */
     bool redialled; /* on a new TCP worker */
+    bool renewed;   /* the same, for a device that the last one did not have */
     bool rejected;  /* a dial by TCP was, once */
     bool server;
     bool ucx_error; /* UCX reported an error: the UCX endpoint is useless */
@@ -82,8 +83,9 @@ struct hws__endpoint {
     struct hws__sink sink;
     struct hws__list notices; /* for DISCONNECTED and CLOSED */
     uint64_t close_timeout;
-    uint64_t deadline;    /* of the phase; 0: none */
-    uint32_t ucx_flushes; /* of UCX, under way: the endpoint must stay */
+    uint64_t deadline;     /* of the phase; 0: none */
+    uint64_t device_until; /* see late_device.h; 0: it never waited */
+    uint32_t ucx_flushes;  /* of UCX, under way: the endpoint must stay */
     uint32_t reason, transports;
     struct hws__upgrade upgrade;
 

@@ -260,7 +260,7 @@ static void on_hello(struct hws__endpoint *ep, const struct control *m, const st
     if (ep->reason == HWS_REASON_CAP && m->reason <= HWS_REASON_SHM_FAILED) {
         ep->reason = m->reason; /* only the dialler knows why it came by TCP */
     }
-    if (tail->length != 0 && ep->uworker == ep->worker->main) {
+    if (tail->length != 0 && ep->uworker->role <= HWS__TCP) {
         hws__upgrade_offered(ep, m->host == c->host, tail->address, tail->length);
     }
     memcpy(ep->peer_nonce, m->nonce, sizeof ep->peer_nonce);

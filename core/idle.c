@@ -28,9 +28,7 @@ static void drop_kept(struct hws__worker *w)
         hws__uworker_retire(u);
     }
     if (w->tcp != NULL) {
-        w->tcp->replaced = true;
-        hws__uworker_unused(w->tcp);
-        w->tcp = NULL;
+        hws__uworker_replace(w->tcp);
     }
 }
 

@@ -142,10 +142,10 @@ static void run_create(struct hws__job *job)
     struct hws__context *c = j->worker->context;
     struct hws__worker *w = j->worker;
 
-    j->made = hws__uworker_create(c, j->want == WANT_TCP ? HWS__TCP : HWS__ISOLATED,
-                                  j->want == WANT_TCP     ? hws__context_tcp(c)
-                                  : j->want == WANT_SPARE ? hws__context_shm(c)
-                                                          : c->ucx);
+    j->made = j->want == WANT_TCP
+                  ? hws__uworker_create_tcp(c, HWS__TCP)
+                  : hws__uworker_create(c, HWS__ISOLATED,
+                                        j->want == WANT_SPARE ? hws__context_shm(c) : c->ucx);
     if (j->made == NULL) {
         hws__log(HWS_LOG_WARN, "no UCX worker: out of resources");
         if (j->want != WANT_TCP) {

@@ -5,6 +5,7 @@
 #include "error.h"
 #include "guard.h"
 #include "hello.h"
+#include "late_device.h"
 #include "log.h"
 #include "options.h"
 #include "progress.h"
@@ -62,6 +63,38 @@ static void reject(struct hws__listener *l, ucp_conn_request_h request, const ch
     hws__cm_reject(l->worker->main, l->ucx, request);
 }
 
+/* Accept on the UCX worker that fits; or, if the client came by a device that is younger than the UCX context, by TCP
+ * on one whose context has it. UCX 1.13 would leave the client without an answer. */
+static void place(struct hws__endpoint *ep)
+{
+    struct hws__worker *w = ep->worker;
+    bool shm = (w->context->flags & HWS_CONTEXT_NO_SHARED_MEMORY) == 0;
+
+    switch (ep->raw ? HWS__DEVICE_KNOWN
+                    : hws__device_towards(&w->context->devices, &ep->request_peer)) {
+    case HWS__DEVICE_NEW:
+        if (w->tcp != NULL &&
+            hws__device_towards(&w->tcp->tcp->devices, &ep->request_peer) == HWS__DEVICE_NEW) {
+            hws__uworker_replace(w->tcp);
+        }
+        ep->tcp = true;
+        hws__uworker_request(ep);
+        return;
+    case HWS__DEVICE_STARTING:
+        if (hws__late_device_wait(ep, place)) {
+            return;
+        }
+        break;
+    default:
+        break;
+    }
+    if (ep->raw ? !shm : ep->reason != HWS_REASON_LOCAL) {
+        hws__endpoint_uworker(ep, w->main);
+    } else {
+        hws__uworker_request(ep);
+    }
+}
+
 /* Where a request goes, by what the client says before anything is accepted. */
 static void handle(struct hws__listener *l, ucp_conn_request_h request)
 {
@@ -109,14 +142,10 @@ static void handle(struct hws__listener *l, ucp_conn_request_h request)
     HWS__COUNT(l->worker, endpoints, 1);
     ep->phase = HWS__PHASE_WAITING;
     hws__endpoint_deadline(ep, l->hello_timeout);
-    if (ep->raw ? !shm : !c.same_host || c.tcp_only || !shm) {
-        if (c.tcp_only && c.same_host && shm && l->worker->context->upgrades) {
-            hws__spares_fill(l->worker, 0); /* its hello may ask for one */
-        }
-        hws__endpoint_uworker(ep, l->worker->main);
-    } else {
-        hws__uworker_request(ep);
+    if (c.tcp_only && c.same_host && shm && !ep->raw && l->worker->context->upgrades) {
+        hws__spares_fill(l->worker, 0); /* its hello may ask for one */
     }
+    place(ep);
 }
 
 int hws__listener_step(struct hws__listener *l)

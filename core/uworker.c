@@ -76,12 +76,28 @@ struct hws__uworker *hws__uworker_create(struct hws__context *c, int role, ucp_c
     return u;
 }
 
+struct hws__uworker *hws__uworker_create_tcp(struct hws__context *c, int role)
+{
+    struct hws__tcp_context *t = hws__tcp_context_take(c);
+    struct hws__uworker *u = hws__uworker_create(c, role, t != NULL ? t->ucx : NULL);
+
+    if (u != NULL) {
+        u->tcp = t;
+    } else if (t != NULL) {
+        hws__tcp_context_leave(c, t);
+    }
+    return u;
+}
+
 /* Everything but the record itself. */
 static void close_ucx(struct hws__uworker *u)
 {
     hws__ucx_begin();
     hws__ucx.ucp_worker_destroy(u->ucx);
     hws__ucx_end();
+    if (u->tcp != NULL) {
+        hws__tcp_context_leave(u->context, u->tcp);
+    }
     hws__raw_free(u);
     free(u->eps);
 }
@@ -228,6 +244,15 @@ void hws__uworker_unused(struct hws__uworker *u)
         u->worker->dead_count++;
         u->worker->todo = true;
     }
+}
+
+void hws__uworker_replace(struct hws__uworker *u)
+{
+    u->replaced = true;
+    if (u->worker->tcp == u) {
+        u->worker->tcp = NULL;
+    }
+    hws__uworker_unused(u);
 }
 
 void hws__uworker_drop(struct hws__uworker *u)

@@ -20,7 +20,7 @@ struct hws__worker;
 struct hws__endpoint;
 struct raw_id;
 
-#define HWS__MAIN 0
+#define HWS__MAIN 0 /* this and the next: any connection that begins by TCP */
 #define HWS__TCP 1
 #define HWS__ISOLATED 2
 #define HWS__ADDRESS 3     /* for peers that connect by its address, by TCP */
@@ -37,6 +37,7 @@ struct hws__am_direct {
 struct hws__uworker {
     ucp_worker_h ucx;
     struct hws__context *context;
+    struct hws__tcp_context *tcp; /* that it is of; null: another one */
     struct hws__worker *worker;
     int role;
     int efd;
@@ -75,12 +76,16 @@ struct hws__uworker {
 
 /** Make one on one of the context's UCX contexts; any thread. Null with the last error set. */
 struct hws__uworker *hws__uworker_create(struct hws__context *c, int role, ucp_context_h context);
+/** The same on one without shared memory that has the devices of now. */
+struct hws__uworker *hws__uworker_create_tcp(struct hws__context *c, int role);
 /** Destroy one that belongs to no worker any more; any thread. */
 void hws__uworker_destroy(struct hws__uworker *u);
 /** Take one out of a worker that never was, and destroy it here. */
 void hws__uworker_drop(struct hws__uworker *u);
 /** A connection of u is over: without another, and unless it is kept for the next, u leaves. */
 void hws__uworker_unused(struct hws__uworker *u);
+/** TCP: the next connection gets a new one; u leaves with its last. */
+void hws__uworker_replace(struct hws__uworker *u);
 /** Put one under a worker: handlers, epoll set, hot. Owner only. */
 int32_t hws__uworker_adopt(struct hws__worker *w, struct hws__uworker *u);
 /** Take it out of the worker and destroy it in the background. Owner only, not inside a sweep. */

@@ -61,7 +61,7 @@ static struct hws__uworker *addressed(struct hws__worker *w, hws_id id, int kind
         hws__disown(w, *nested);
         u = kind == HWS__ADDRESSED_SHM
                 ? hws__uworker_create(w->context, HWS__ADDRESS_SHM, w->context->ucx)
-                : hws__uworker_create(w->context, HWS__ADDRESS, hws__context_tcp(w->context));
+                : hws__uworker_create_tcp(w->context, HWS__ADDRESS);
         if ((*error = hws__own_call(w, id, nested)) < 0) {
             if (u != NULL) {
                 hws__uworker_destroy(u);

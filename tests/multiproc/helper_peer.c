@@ -6,7 +6,8 @@
  *   helper_peer dial HOST PORT [options]
  *
  * Options: --host ADDRESS, --port N, --cap N (isolated workers), --tcp, --raw, --thread,
- *   --hello MS, --connect MS, --close MS, --nofile N (descriptors this process may have)
+ *   --hello MS, --connect MS, --close MS, --nofile N (descriptors this process may have),
+ *   --later (dials at the command "go")
  *
  * Lines: "accepted INFO", "connected INFO", "connect STATUS: TEXT", "disconnected STATUS",
  *   "closed", "echoed N STATUS", "stats NAME=VALUE...", "listener NAME=VALUE...", "done",
@@ -15,7 +16,7 @@
  *
  * Commands: echo SIZE COUNT (round trips to a server, content checked), flood SIZE (sends for
  *   ever), recv MS and sync SIZE MS ABORT (one receive, one synchronous send, with a deadline:
- *   "ended STATUS MS"), info, stats, close, abort, quit. address FLAGS, by HEX FLAGS MS (connect by
+ *   "ended STATUS MS"), go, info, stats, close, abort, quit. address FLAGS, by HEX FLAGS MS (connect by
  *   what another one's address said), pass SIZE MS and take SIZE MS (one tagged message to the
  *   endpoint, and one from anybody: its content is checked, "took" says WRONG if it is another).
  */
@@ -23,6 +24,7 @@
 #include "support/spawn.h"
 
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,8 +39,11 @@
 static hws_id context, worker, listener, endpoint;
 static int connected, answers, wrong, leaving;
 static char *flood_buffer;
-static uint64_t flood_length, flood_window, close_ms;
+static uint64_t flood_length, flood_window, close_ms, dial_ms;
 static uint32_t endpoint_flags;
+static const char *dial_host;
+static uint16_t dial_port;
+static bool later;
 
 static double now_ms(void)
 {
@@ -298,6 +303,18 @@ static void say_stats(void)
     }
 }
 
+static void dial(void)
+{
+    hws_endpoint_opts opts = {.struct_size = sizeof(opts),
+                              .flags = endpoint_flags,
+                              .sink = sink(),
+                              .close_timeout_ns = close_ms * T_MS};
+    hws_op_opts told = {
+        .struct_size = sizeof(told), .callback = on_event, .timeout_ns = dial_ms * T_MS};
+
+    CHECK_OK(hws_connect(worker, dial_host, dial_port, &opts, &told, &endpoint, NULL));
+}
+
 static void command(char *line)
 {
     char *word = strtok(line, " "), *first = strtok(NULL, " "), *second = strtok(NULL, " ");
@@ -336,6 +353,8 @@ static void command(char *line)
         CHECK_OK(hws_close(endpoint));
     } else if (strcmp(word, "abort") == 0) {
         CHECK_OK(hws_abort(endpoint));
+    } else if (strcmp(word, "go") == 0) {
+        dial();
     } else if (strcmp(word, "quit") == 0) {
         leaving = 1;
     } else {
@@ -358,25 +377,13 @@ static void serve(const char *host, uint16_t port, uint32_t flags, uint64_t hell
     t_say(NULL, "port %u", info.port);
 }
 
-static void dial(const char *host, uint16_t port, uint64_t connect_ms)
-{
-    hws_endpoint_opts opts = {.struct_size = sizeof(opts),
-                              .flags = endpoint_flags,
-                              .sink = sink(),
-                              .close_timeout_ns = close_ms * T_MS};
-    hws_op_opts told = {
-        .struct_size = sizeof(told), .callback = on_event, .timeout_ns = connect_ms * T_MS};
-
-    CHECK_OK(hws_connect(worker, host, port, &opts, &told, &endpoint, NULL));
-}
-
 int main(int argc, char **argv)
 {
     hws_context_opts context_opts = {.struct_size = sizeof(context_opts)};
     hws_worker_opts worker_opts = {.struct_size = sizeof(worker_opts), .sink = {0}};
     hws_am_opts handler = {.struct_size = sizeof(handler), .sink = {.callback = on_message}};
     const char *host = NULL;
-    uint64_t hello_ms = 0, connect_ms = 0;
+    uint64_t hello_ms = 0;
     uint32_t listener_flags = 0;
     uint16_t port = 0;
     int serving = argc > 1 && strcmp(argv[1], "serve") == 0, i;
@@ -391,6 +398,8 @@ int main(int argc, char **argv)
         } else if (strcmp(argv[i], "--raw") == 0) {
             endpoint_flags |= HWS_ENDPOINT_RAW;
             listener_flags |= HWS_LISTENER_RAW;
+        } else if (strcmp(argv[i], "--later") == 0) {
+            later = true;
         } else if (strcmp(argv[i], "--thread") == 0) {
             worker_opts.mode = HWS_PROGRESS_THREAD;
         } else {
@@ -404,7 +413,7 @@ int main(int argc, char **argv)
             } else if (strcmp(argv[i - 1], "--hello") == 0) {
                 hello_ms = strtoull(value, NULL, 10);
             } else if (strcmp(argv[i - 1], "--connect") == 0) {
-                connect_ms = strtoull(value, NULL, 10);
+                dial_ms = strtoull(value, NULL, 10);
             } else if (strcmp(argv[i - 1], "--close") == 0) {
                 close_ms = strtoull(value, NULL, 10);
             } else if (strcmp(argv[i - 1], "--nofile") == 0) {
@@ -424,7 +433,11 @@ int main(int argc, char **argv)
     if (serving) {
         serve(host, port, listener_flags, hello_ms);
     } else {
-        dial(argv[2], (uint16_t)atoi(argv[3]), connect_ms);
+        dial_host = argv[2];
+        dial_port = (uint16_t)atoi(argv[3]);
+        if (!later) {
+            dial();
+        }
     }
     while (!leaving) {
         int heard = t_hear_for(NULL, line, sizeof(line), 0);

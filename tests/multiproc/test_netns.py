@@ -5,6 +5,7 @@ TIMEOUT: 180
 
 import os
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.environ.get("HAWSER_SOURCE_DIR", "."), "tests"))
 from support.peers import (
@@ -16,7 +17,9 @@ from support.peers import (
     TCP,
     Hosts,
     dial,
+    dial_later,
     fields,
+    go,
     run,
     serve,
 )
@@ -107,6 +110,57 @@ def other_user(hosts):
     finish(client, server)
 
 
+def late_device(hosts, both_late, settled, namespace):
+    """Processes that are older than the device between them, which UCX for this reason does not know."""
+    hosts.cut(0)
+    hosts.cut(1)
+    time.sleep(0.1)
+    server = serve("--host", "0.0.0.0", prefix=hosts.inside(0, *namespace))
+    client = dial_later(hosts.addresses[0], server.port, prefix=hosts.inside(1, *namespace))
+    client.ask("stats", "stats")  # it has opened its worker
+    for host in (0, 1):
+        hosts.mend(host)
+    if settled:
+        for host in (0, 1):
+            hosts.wait_until_up(host)
+    if not both_late:
+        client.end()
+        for host in (0, 1):
+            hosts.wait_until_up(host)
+        client = dial_later(hosts.addresses[0], server.port, prefix=hosts.inside(1, *namespace))
+    start = time.monotonic()
+    go(client)
+    took = time.monotonic() - start
+    accepted = fields(server.hear("accepted"))
+    assert accepted["transports"] & SHM == client.info["transports"] & SHM, (accepted, client.info)
+    if namespace:
+        assert not accepted["transports"] & SHM, accepted
+    elif os.environ.get("HAWSER_UCX") != "system":  # UCX 1.13's shared memory begins with the old context
+        assert accepted["transports"] & SHM, accepted
+    for size in SIZES:
+        client.echo(size)
+    print(f"   connected after {took:.2f} s by {accepted['lanes']}")
+    again = dial(hosts.addresses[0], server.port, prefix=hosts.inside(1, *namespace))
+    again.echo(8)
+    finish(again, client, server)
+
+
+def device_later_than_both(hosts):
+    late_device(hosts, True, True, ("unshare", "--ipc"))
+
+
+def device_later_than_the_server(hosts):
+    late_device(hosts, False, True, ("unshare", "--ipc"))
+
+
+def device_that_begins_to_run(hosts):
+    late_device(hosts, True, False, ("unshare", "--ipc"))
+
+
+def device_later_than_both_beside_shared_memory(hosts):
+    late_device(hosts, True, True, ())
+
+
 SMALL = 'mount -t tmpfs -o size=16m tmpfs /dev/shm && exec "$@"'
 
 
@@ -190,6 +244,10 @@ CASES = (
     (few_segments, ("unshare", "--ipc", "sh", "-c", FEW, "sh", "true")),
     (no_segments, ("unshare", "--ipc", "sh", "-c", NONE, "sh", "true")),
     (two_shared_memories, ("unshare", "--mount", "sh", "-c", SMALL, "sh", "true")),
+    (device_later_than_both, ("unshare", "--ipc", "true")),
+    (device_later_than_the_server, ("unshare", "--ipc", "true")),
+    (device_that_begins_to_run, ("unshare", "--ipc", "true")),
+    (device_later_than_both_beside_shared_memory, ("true",)),
     (two_shared_memories_of_posix, ("unshare", "--mount", "sh", "-c", SMALL, "sh", "true")),
 )
 

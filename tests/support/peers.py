@@ -130,6 +130,18 @@ def dial(host, port, *options, **how):
     return peer
 
 
+def dial_later(host, port, *options, **how):
+    """A client that is there, and dials when told to: `go(client)`."""
+    return Peer("dial", host, str(port), "--later", *options, **how)
+
+
+def go(peer):
+    peer.say("go")
+    line = peer.hear("connected", "connect")
+    assert line.startswith("connected "), f"{peer.name}: {line}"
+    peer.info = fields(line)
+
+
 def run(*command):
     """Runs a command; gives True if it succeeded."""
     return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE).returncode == 0
@@ -187,6 +199,9 @@ class Hosts:
 
     def inside(self, host, *more):
         return ["ip", "netns", "exec", self.names[host], *more]
+
+    def mend(self, host):
+        assert run("ip", "-n", self.names[host], "link", "set", self.links[host], "up")
 
     def cut(self, host):
         assert run("ip", "-n", self.names[host], "link", "set", self.links[host], "down")
