@@ -116,17 +116,23 @@ static inline void small_event(hws_event *event, const struct hws__am_handler *h
     event->detail = detail;
 }
 
-/* Call inside the sweep, with a copy: what UCX gives has no alignment. */
-static inline __attribute__((always_inline)) void tell_now(struct hws__endpoint *ep,
+/* What becomes of most messages: called inside the sweep, with a copy, since what UCX gives has no alignment. False:
+ * this one is not small, or it has to wait, or its peer is not known. */
+static inline __attribute__((always_inline)) bool tell_now(struct hws__endpoint *ep,
                                                            const struct hws__am_handler *h,
                                                            uint32_t am_id, const void *header,
                                                            size_t header_length, const void *data,
-                                                           size_t length)
+                                                           size_t length, uint64_t attr)
 {
     _Alignas(16) unsigned char inlined[HWS__NOTICE_INLINE];
     hws_am_detail detail;
     hws_event event;
 
+    if (__builtin_expect(h == NULL || ep == NULL || !ep->hello_done ||
+                             !small(h, header_length, length, attr) || !hws__call_now(ep->worker),
+                         0)) {
+        return false;
+    }
     ep->traffic.in[HWS_TRAFFIC_AM].count++;
     ep->traffic.in[HWS_TRAFFIC_AM].bytes += length;
     HWS__CREDIT_TOOK(ep, HWS__CREDIT_AM, length + header_length);
@@ -134,6 +140,7 @@ static inline __attribute__((always_inline)) void tell_now(struct hws__endpoint 
     small_event(&event, h, &detail, am_id);
     HWS__COUNT(ep->worker, events, 1);
     hws__call(h->sink.callback, h->sink.callback_arg, &event);
+    return true;
 }
 
 /* Copied into a notice, to be told of after the sweep. False: no memory. */
@@ -164,9 +171,7 @@ ucs_status_t hws__am_arrived(struct hws__uworker *u, struct hws__endpoint *ep, u
     struct hws__message *m;
     int s;
 
-    if (h != NULL && ep != NULL && ep->hello_done && small(h, header_length, length, attr) &&
-        hws__call_now(w)) {
-        tell_now(ep, h, am_id, header, header_length, data, length);
+    if (tell_now(ep, h, am_id, header, header_length, data, length, attr)) {
         return UCS_OK;
     }
     /* Plain peers that know our address have no endpoint. */
@@ -236,19 +241,14 @@ ucs_status_t hws__am_direct_cb(void *arg, const void *header, size_t header_leng
 {
     const struct hws__am_direct *d = arg;
     struct hws__worker *w = d->u->worker;
-    struct hws__endpoint *ep = d->u->only;
-    const struct hws__am_handler *h = w->handlers[d->am_id];
 
     (void)header;
     if (header_length != 0) {
         HWS__COUNT(w, am_dropped, 1);
         return UCS_OK;
     }
-    /* What hws__am_arrived() does with most messages, without its other cases. */
-    if (__builtin_expect(h != NULL && ep != NULL && ep->hello_done &&
-                             small(h, 0, length, param->recv_attr) && hws__call_now(w),
-                         1)) {
-        tell_now(ep, h, d->am_id, NULL, 0, data, length);
+    if (tell_now(d->u->only, w->handlers[d->am_id], d->am_id, NULL, 0, data, length,
+                 param->recv_attr)) {
         return UCS_OK;
     }
     return hws__am_arrived(d->u, hws__am_sender(d->u, param), d->am_id, NULL, 0, data, length,
@@ -512,13 +512,7 @@ static __attribute__((noinline)) int32_t general_am(hws_id endpoint, uint32_t am
 int32_t hws_am_send(hws_id endpoint, uint32_t am_id, const void *header, uint64_t header_length,
                     const void *buffer, uint64_t length, const hws_op_opts *opts, hws_id *op)
 {
-    struct hws__quick q = {.endpoint = endpoint,
-                           .buffer = buffer,
-                           .length = length,
-                           .tag = am_id,
-                           .kind = HWS_EVENT_AM_SEND,
-                           .traffic = HWS_TRAFFIC_AM,
-                           .sort = HWS__CREDIT_AM};
+    struct hws__quick q = hws__quick_send(HWS_EVENT_AM_SEND, endpoint, buffer, length, am_id);
     int32_t r;
 
     HWS__ENTER();

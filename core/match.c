@@ -30,13 +30,6 @@ void hws__match_post(struct hws__scope *s, struct hws__op *op)
     op->stage = HWS__STAGE_MATCHING;
 }
 
-void hws__match_unpost(struct hws__op *op)
-{
-    op->scope->receives--;
-    op->scope->masked -= op->mask != UINT64_MAX;
-    hws__list_remove(&op->match);
-}
-
 /* The older one of `best` and the first receive of the scope that takes the tag. */
 static struct hws__op *first_receive(struct hws__scope *s, uint64_t tag, struct hws__op *best)
 {
@@ -64,21 +57,11 @@ static struct hws__op *first_receive(struct hws__scope *s, uint64_t tag, struct 
     return best;
 }
 
-struct hws__op *hws__match_arrived(struct hws__scope *ep, struct hws__scope *worker, uint64_t tag)
+struct hws__op *hws__match_first(struct hws__scope *ep, struct hws__scope *worker, uint64_t tag)
 {
-    struct hws__op *op = NULL;
+    struct hws__op *op = ep->receives != 0 ? first_receive(ep, tag, NULL) : NULL;
 
-    if (ep->receives != 0) {
-        op = first_receive(ep, tag, op);
-    }
-    if (worker->receives != 0) {
-        op = first_receive(worker, tag, op);
-    }
-    if (op != NULL) {
-        hws__match_unpost(op);
-        op->stage = HWS__STAGE_OWN;
-    }
-    return op;
+    return worker->receives != 0 ? first_receive(worker, tag, op) : op;
 }
 
 /* `bytes` modulo 2^64: what was counted is taken off by its negative.

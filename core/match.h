@@ -8,14 +8,13 @@
 #ifndef HWS_CORE_MATCH_H
 #define HWS_CORE_MATCH_H
 
-#include "list.h"
+#include "op.h"
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #define HWS__BUCKETS 32
 
-struct hws__op;
 struct hws__message;
 
 struct hws__scope {
@@ -40,9 +39,30 @@ static inline uint32_t hws__bucket(uint64_t tag)
 /** Post a receive that found no message. */
 void hws__match_post(struct hws__scope *s, struct hws__op *op);
 /** Take a posted receive back. */
-void hws__match_unpost(struct hws__op *op);
-/** The receive that takes a message of this tag, taken out; null if none. */
-struct hws__op *hws__match_arrived(struct hws__scope *ep, struct hws__scope *worker, uint64_t tag);
+static inline void hws__match_unpost(struct hws__op *op)
+{
+    op->scope->receives--;
+    op->scope->masked -= op->mask != UINT64_MAX;
+    hws__list_remove(&op->match);
+}
+/** The receive that takes a message of this tag, whatever is posted; null if none. */
+struct hws__op *hws__match_first(struct hws__scope *ep, struct hws__scope *worker, uint64_t tag);
+/** The same, taken out. Quick where the endpoint's receives all name their tag, and the worker has none. */
+static inline struct hws__op *hws__match_arrived(struct hws__scope *ep, struct hws__scope *worker,
+                                                 uint64_t tag)
+{
+    struct hws__list *head = &ep->exact[hws__bucket(tag)];
+    struct hws__op *op = hws__container(head->next, struct hws__op, match);
+
+    if (__builtin_expect(
+            (ep->masked | worker->receives) != 0 || hws__list_empty(head) || op->tag != tag, 0) &&
+        (op = hws__match_first(ep, worker, tag)) == NULL) {
+        return NULL;
+    }
+    hws__match_unpost(op);
+    op->stage = HWS__STAGE_OWN;
+    return op;
+}
 /** Let a message wait: behind all others, or behind those that were returned if it was itself. */
 void hws__match_wait(struct hws__scope *ep, struct hws__scope *worker, struct hws__message *m);
 /** Take a waiting message out of both scopes. */

@@ -504,11 +504,7 @@ int32_t hws_multi_send(hws_id endpoint, uint64_t tag, const hws_segment *segment
 
     HWS__ENTER();
     if (multi_opts == NULL && segments != NULL && count <= HWS__MULTI_INLINE) {
-        struct hws__quick q = {.endpoint = endpoint,
-                               .tag = tag,
-                               .kind = HWS_EVENT_MULTI_SEND,
-                               .traffic = HWS_TRAFFIC_MULTI,
-                               .sort = HWS__CREDIT_MULTI};
+        struct hws__quick q = hws__quick_send(HWS_EVENT_MULTI_SEND, endpoint, NULL, 0, tag);
 
         if ((r = quick_multi(&q, segments, count, opts, op)) != HWS__GENERAL) {
             return r;

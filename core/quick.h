@@ -29,6 +29,25 @@ struct hws__quick {
     bool nested; /* inside a callback: the worker was owned before */
 };
 
+/** A send of `kind`, before hws__quick_begin(). */
+static inline __attribute__((always_inline)) struct hws__quick hws__quick_send(
+    uint32_t kind, hws_id endpoint, const void *buffer, uint64_t length, uint64_t tag)
+{
+    bool am = kind == HWS_EVENT_AM_SEND, multi = kind == HWS_EVENT_MULTI_SEND;
+
+    return (struct hws__quick){.endpoint = endpoint,
+                               .buffer = buffer,
+                               .length = length,
+                               .tag = tag,
+                               .kind = kind,
+                               .traffic = am      ? HWS_TRAFFIC_AM
+                                          : multi ? HWS_TRAFFIC_MULTI
+                                                  : HWS_TRAFFIC_TAG,
+                               .sort = am      ? HWS__CREDIT_AM
+                                       : multi ? HWS__CREDIT_MULTI
+                                               : HWS__CREDIT_TAG};
+}
+
 /** Own the worker, also inside a callback, if nothing that was submitted earlier waits. */
 static inline __attribute__((always_inline)) bool hws__quick_enter(struct hws__worker *w,
                                                                    bool *nested)

@@ -174,23 +174,6 @@ static ucs_status_t meet(struct hws__op *op, struct hws__uworker *u, uint64_t ta
     return UCS_OK;
 }
 
-/* hws__match_arrived(), with its most frequent case at hand: the receives of the endpoint all name their tag, and the
- * worker has none. */
-static inline struct hws__op *match(struct hws__scope *ep, struct hws__scope *worker, uint64_t tag)
-{
-    struct hws__list *head = &ep->exact[hws__bucket(tag)];
-    struct hws__op *op = hws__container(head->next, struct hws__op, match);
-
-    if (__builtin_expect(
-            (ep->masked | worker->receives) != 0 || hws__list_empty(head) || op->tag != tag, 0)) {
-        return hws__match_arrived(ep, worker, tag);
-    }
-    ep->receives--;
-    hws__list_remove(&op->match);
-    op->stage = HWS__STAGE_OWN;
-    return op;
-}
-
 ucs_status_t hws__tag_cb(void *arg, const void *header, size_t header_length, void *data,
                          size_t length, const ucp_am_recv_param_t *param)
 {
@@ -209,7 +192,7 @@ ucs_status_t hws__tag_cb(void *arg, const void *header, size_t header_length, vo
     ep->traffic.in[HWS_TRAFFIC_TAG].count++;
     ep->traffic.in[HWS_TRAFFIC_TAG].bytes += length;
     memcpy(&tag, header, sizeof tag);
-    op = match(&ep->scope, &w->scope, tag);
+    op = hws__match_arrived(&ep->scope, &w->scope, tag);
     if (op != NULL || (ep->closing && (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0)) {
         HWS__CREDIT_TOOK(ep, HWS__CREDIT_TAG, length);
     }
@@ -323,13 +306,7 @@ static __attribute__((noinline)) int32_t general_send(hws_id endpoint, const voi
 int32_t hws_tag_send(hws_id endpoint, const void *buffer, uint64_t length, uint64_t tag,
                      const hws_op_opts *opts, hws_id *op)
 {
-    struct hws__quick q = {.endpoint = endpoint,
-                           .buffer = buffer,
-                           .length = length,
-                           .tag = tag,
-                           .kind = HWS_EVENT_TAG_SEND,
-                           .traffic = HWS_TRAFFIC_TAG,
-                           .sort = HWS__CREDIT_TAG};
+    struct hws__quick q = hws__quick_send(HWS_EVENT_TAG_SEND, endpoint, buffer, length, tag);
     int32_t r;
 
     HWS__ENTER();

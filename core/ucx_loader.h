@@ -48,7 +48,7 @@ int32_t hws__ucx_load(const char *choice);
 /** One line: version, folder and why. Fills buf (never overflows) and returns it. */
 const char *hws__ucx_text(char *buf, size_t cap);
 
-/* No thread is loading UCX just now: asked in the child of a fork, where it would never end. */
+/** No thread is loading UCX just now: asked in the child of a fork, where it would never end. */
 bool hws__ucx_load_settled(void);
 
 /** Non-zero if the running copy is at least this version. @thread any, after a load */

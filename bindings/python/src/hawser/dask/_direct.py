@@ -75,15 +75,17 @@ def _vector(pieces: Sequence[Piece], side: int) -> bytes:
 def _read(process: int, pieces: Sequence[Piece]) -> None:
     """Raises OSError."""
     todo = [piece for piece in pieces if piece[2] != 0]
-    readv = _readv_held if sum(length for _, _, length in todo) <= _HELD else _readv
+    left = sum(length for _, _, length in todo)
+    readv = _readv_held if left <= _HELD else _readv
     assert readv is not None
-    while todo:
+    while left:
         some = todo[:_PIECES]
         n = readv(process, _vector(some, 1), len(some), _vector(some, 0), len(some), 0)
         if n <= 0:
             error = ctypes.get_errno()
             raise OSError(error, f"reading the memory of process {process}: {os.strerror(error)}")
-        todo = _rest(todo, n)
+        if left := left - n:
+            todo = _rest(todo, n)
 
 
 def _rest(pieces: list[Piece], done: int) -> list[Piece]:
