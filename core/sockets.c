@@ -254,10 +254,14 @@ static bool add_accepted(int fd, void *arg)
     struct sockaddr_storage local;
     socklen_t length = sizeof a->peer;
 
+    /* The quickest question first: most descriptors are no sockets, and every listener asks all of them. */
+    if (!hws__sockets_is_on(fd, list->port, &local) ||
+        getpeername(fd, (struct sockaddr *)&a->peer, &length) != 0) {
+        return false;
+    }
     a->fd = fd;
     a->inode = inode_of(fd);
-    list->n += a->inode != 0 && hws__sockets_is_on(fd, list->port, &local) &&
-               getpeername(fd, (struct sockaddr *)&a->peer, &length) == 0;
+    list->n += a->inode != 0;
     return list->n == list->room;
 }
 
@@ -265,7 +269,9 @@ uint32_t hws__sockets_accepted(uint16_t port, struct hws__accepted *out, uint32_
 {
     struct accepted_list list = {port, out, 0, room};
 
-    hws__sockets_each(add_accepted, &list);
+    if (room != 0) {
+        hws__sockets_each(add_accepted, &list);
+    }
     return list.n;
 }
 
