@@ -9,6 +9,7 @@
 #include "guard.h"
 #include "hello.h"
 #include "host.h"
+#include "job.h"
 #include "late_device.h"
 #include "log.h"
 #include "options.h"
@@ -62,9 +63,7 @@ static void run_resolve(struct hws__job *job)
 
     j->count = hws__address_resolve(j->host, j->port, false, false, &j->addresses);
     j->no_memory = j->count == 0 && errno == ENOMEM;
-    while (!hws__command(j->worker, resolved, j)) {
-        sched_yield();
-    }
+    hws__job_return(j->worker, resolved, j);
 }
 
 static void resolve(struct hws__endpoint *ep)
@@ -85,9 +84,7 @@ static void resolve(struct hws__endpoint *ep)
     j->endpoint = ep->obj.id;
     j->port = ep->port;
     memcpy(j->host, ep->host, sizeof j->host);
-    atomic_fetch_add(&ep->worker->jobs, 1);
-    if (!hws__background_add(&ep->worker->context->background, &j->job)) {
-        atomic_fetch_sub(&ep->worker->jobs, 1);
+    if (!hws__job_order(ep->worker, &ep->worker->context->background, &j->job, 0)) {
         free(j);
         hws__endpoint_fail(ep, HWS_E_NO_RESOURCE, "no thread to resolve a name");
     }
@@ -232,60 +229,47 @@ static int32_t meaning(const struct hws__endpoint *ep, int32_t status, bool by_t
     }
 }
 
-/* A TCP worker that ran out of descriptors can never be connected to again: the next dial gets a new
- * one. True if it is so. */
-static bool replaced(struct hws__endpoint *ep)
+/* A TCP worker that ran out of descriptors can never be connected to again, and an outdated one has no device towards the
+ * peer: the next dial gets a new one. True if it is so. */
+static bool replaced(struct hws__endpoint *ep, bool outdated)
 {
     struct hws__uworker *u = ep->uworker;
 
-    if (u == NULL || u->role != HWS__TCP || (!u->replaced && !hws__acceptors_lost(u))) {
+    if (u == NULL || u->role != HWS__TCP ||
+        (!u->replaced && !outdated && !hws__acceptors_lost(u))) {
         return false;
     }
     hws__uworker_replace(u);
     return true;
 }
 
-/* True: the way to the peer is by a device that came after the UCX context, and the dial goes on with another. */
-static bool renewed(struct hws__endpoint *ep)
+/* Whether no way led to the peer because the device towards it is younger than the UCX worker. */
+static enum hws__device missed_device(const struct hws__endpoint *ep, int32_t status)
 {
-    struct hws__uworker *u = ep->uworker;
+    const struct hws__uworker *u = ep->uworker;
 
-    if (ep->renewed || u == NULL || u->tcp == NULL) {
-        return false;
-    }
-    switch (hws__device_towards(&u->tcp->devices, &ep->addresses[ep->address_next])) {
-    case HWS__DEVICE_NEW:
-        ep->renewed = true;
-        hws__endpoint_detach(ep);
-        hws__uworker_replace(u);
-        hws__dial(ep);
-        return true;
-    case HWS__DEVICE_STARTING:
-        if (!hws__late_device_wait(ep, hws__dial)) {
-            return false;
-        }
-        hws__endpoint_detach(ep);
-        return true;
-    default:
-        return false;
-    }
+    return status == HWS_E_UNREACHABLE && u != NULL && u->role == HWS__TCP
+               ? hws__device_towards(&u->tcp->devices, &ep->addresses[ep->address_next])
+               : HWS__DEVICE_KNOWN;
 }
 
 void hws__dial_failed(struct hws__endpoint *ep, int32_t status)
 {
     struct hws__worker *w = ep->worker;
     bool by_tcp = hws__upgrade_by_tcp(ep);
-    bool again = replaced(ep) && !ep->redialled && status != HWS_E_TIMED_OUT;
+    enum hws__device device = missed_device(ep, status);
+    bool waits = device == HWS__DEVICE_STARTING && hws__late_device_wait(ep, hws__dial);
+    bool again =
+        replaced(ep, device == HWS__DEVICE_NEW) && !ep->redialled && status != HWS_E_TIMED_OUT;
     bool closing = by_tcp && status == HWS_E_REJECTED && !ep->raw && !ep->rejected;
 
     hws__log(HWS_LOG_DEBUG, "dial %s:%u%s: %s", ep->host, (unsigned)ep->port,
              by_tcp ? " by TCP" : "", hws_error_name(status));
-    if (status == HWS_E_UNREACHABLE && by_tcp && !ep->raw && renewed(ep)) {
-        ep->ucx_error = false;
-        return;
-    }
     hws__endpoint_detach(ep);
     ep->ucx_error = false;
+    if (waits) {
+        return;
+    }
     if (again) {
         ep->redialled = true;
         hws__dial(ep);

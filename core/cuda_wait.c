@@ -10,6 +10,7 @@
 #include "cuda.h"
 #include "endpoint.h"
 #include "error.h"
+#include "job.h"
 #include "post.h"
 #include "progress.h"
 #include <stdlib.h>
@@ -69,9 +70,7 @@ static void synchronize(struct hws__job *job)
     struct wait *t = hws__container(job, struct wait, job);
 
     t->status = hws__cuda_synchronize(t->cuda, t->stream, &t->text);
-    while (!hws__command(t->worker, synchronized, t)) {
-        sched_yield();
-    }
+    hws__job_return(t->worker, synchronized, t);
 }
 
 int32_t hws__cuda_wait_run(struct hws__post *p)
@@ -90,9 +89,7 @@ int32_t hws__cuda_wait_run(struct hws__post *p)
                        .cuda = op->cuda,
                        .stream = op->stream};
     /* Its answer is a command, which this thread's ownership keeps back until the rest is done. */
-    atomic_fetch_add(&w->jobs, 1);
-    if (!hws__background_add(&w->context->streams, &t->job)) {
-        atomic_fetch_sub(&w->jobs, 1);
+    if (!hws__job_order(w, &w->context->streams, &t->job, 0)) {
         free(t);
         return hws__fail(HWS_E_SYSTEM, p->source, "no thread to wait for a stream");
     }

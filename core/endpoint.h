@@ -43,7 +43,6 @@ struct hws__endpoint {
     bool closing;   /* by the user */
     bool tcp;       /* dials without shared memory */
     bool redialled; /* on a new TCP worker */
-    bool renewed;   /* the same, for a device that the last one did not have */
     bool rejected;  /* a dial by TCP was, once */
     bool server;
     bool ucx_error; /* UCX reported an error: the UCX endpoint is useless */

@@ -4,10 +4,10 @@
  * a segment of shared memory. The next connection makes what it needs, as the first one did.
  */
 #include "endpoint.h"
+#include "job.h"
 #include "progress.h"
 #include "time.h"
 #include "uworker.h"
-#include <sched.h>
 #include <stdlib.h>
 
 #define IDLE_NS UINT64_C(2000000000)
@@ -55,9 +55,7 @@ static void run_look(struct hws__job *job)
 {
     struct look_job *j = hws__container(job, struct look_job, job);
 
-    while (!hws__command(j->worker, look, NULL)) {
-        sched_yield();
-    }
+    hws__job_return(j->worker, look, NULL);
     free(j);
 }
 
@@ -69,10 +67,8 @@ static void order(struct hws__worker *w, uint64_t delay_ns)
         return; /* they are kept */
     }
     *j = (struct look_job){.job.run = run_look, .worker = w};
-    atomic_fetch_add(&w->jobs, 1);
-    w->idle_look = hws__background_later(&w->context->background, &j->job, delay_ns);
+    w->idle_look = hws__job_order(w, &w->context->background, &j->job, delay_ns);
     if (!w->idle_look) {
-        atomic_fetch_sub(&w->jobs, 1);
         free(j);
     }
 }

@@ -4,6 +4,7 @@
  */
 #include "endpoint.h"
 #include "error.h"
+#include "job.h"
 #include "log.h"
 #include "progress.h"
 #include "upgrade.h"
@@ -152,9 +153,7 @@ static void run_create(struct hws__job *job)
             hws__isolated_unreserve(c);
         }
     }
-    while (!hws__command(w, created, j)) {
-        sched_yield();
-    }
+    hws__job_return(w, created, j);
 }
 
 /* Have one made, not before `delay_ns` from now. The reservation of an isolated one is the caller's. */
@@ -166,9 +165,7 @@ static bool order(struct hws__worker *w, enum want want, uint64_t delay_ns)
         return false;
     }
     *j = (struct create_job){.job.run = run_create, .worker = w, .want = want};
-    atomic_fetch_add(&w->jobs, 1);
-    if (!hws__background_later(&w->context->background, &j->job, delay_ns)) {
-        atomic_fetch_sub(&w->jobs, 1);
+    if (!hws__job_order(w, &w->context->background, &j->job, delay_ns)) {
         free(j);
         return false;
     }

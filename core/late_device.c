@@ -1,8 +1,8 @@
 #include "late_device.h"
 #include "endpoint.h"
+#include "job.h"
 #include "progress.h"
 #include "time.h"
-#include <sched.h>
 #include <stdlib.h>
 
 #define PAUSE_NS UINT64_C(50000000)
@@ -32,9 +32,7 @@ static void run_wait(struct hws__job *job)
 {
     struct wait_job *j = hws__container(job, struct wait_job, job);
 
-    while (!hws__command(j->worker, waited, j)) {
-        sched_yield();
-    }
+    hws__job_return(j->worker, waited, j);
 }
 
 bool hws__late_device_wait(struct hws__endpoint *ep, void (*then)(struct hws__endpoint *ep))
@@ -50,9 +48,7 @@ bool hws__late_device_wait(struct hws__endpoint *ep, void (*then)(struct hws__en
         return false;
     }
     *j = (struct wait_job){.job.run = run_wait, .worker = w, .endpoint = ep->obj.id, .then = then};
-    atomic_fetch_add(&w->jobs, 1);
-    if (!hws__background_later(&w->context->background, &j->job, PAUSE_NS)) {
-        atomic_fetch_sub(&w->jobs, 1);
+    if (!hws__job_order(w, &w->context->background, &j->job, PAUSE_NS)) {
         free(j);
         return false;
     }

@@ -2,6 +2,7 @@
 #include "address.h"
 #include "cm_socket.h"
 #include "endpoint.h"
+#include "job.h"
 #include "log.h"
 #include "progress.h"
 #include "sockets.h"
@@ -90,9 +91,7 @@ static void run_look(struct hws__job *job)
     struct look *k = hws__container(job, struct look, job);
 
     k->now = hws__sockets_accepted(k->port, k->current, CONNECTIONS);
-    while (!hws__command(k->worker, judge, k)) {
-        sched_yield();
-    }
+    hws__job_return(k->worker, judge, k);
 }
 
 void hws__strangers_watch(struct hws__listener *l)

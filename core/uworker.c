@@ -5,6 +5,7 @@
 #include "exit.h"
 #include "hello.h"
 #include "host.h"
+#include "job.h"
 #include "lost.h"
 #include "multi.h"
 #include "progress.h"
@@ -203,9 +204,7 @@ static void run_destroy(struct hws__job *job)
     struct destroy_job *j = hws__container(job, struct destroy_job, job);
 
     close_ucx(j->u);
-    while (!hws__command(j->worker, destroyed, j->u)) {
-        sched_yield();
-    }
+    hws__job_return(j->worker, destroyed, j->u);
     free(j);
 }
 

@@ -125,8 +125,6 @@ def late_device(hosts, both_late, settled, namespace):
             hosts.wait_until_up(host)
     if not both_late:
         client.end()
-        for host in (0, 1):
-            hosts.wait_until_up(host)
         client = dial_later(hosts.addresses[0], server.port, prefix=hosts.inside(1, *namespace))
     start = time.monotonic()
     go(client)
