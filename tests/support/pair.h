@@ -46,10 +46,13 @@ void t_pair_close_both(t_pair *pair);
 void t_pair_step(t_pair *pair);
 
 /* Progress until the condition holds. */
-#define UNTIL(pair, condition)                                       \
-    for (uint64_t until_ = t_now(); !(condition);                    \
-         t_check_patience(__FILE__, __LINE__, until_, #condition)) { \
-        t_pair_step(pair);                                           \
+#define UNTIL(pair, condition)                                    \
+    for (uint64_t until_ = t_now();;) {                           \
+        if (condition) {                                          \
+            break;                                                \
+        }                                                         \
+        t_pair_step(pair);                                        \
+        t_check_patience(__FILE__, __LINE__, until_, #condition); \
     }
 
 /* Progress for a time in which nothing is expected to happen. */

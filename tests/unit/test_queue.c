@@ -65,8 +65,8 @@ Test(queue, events_come_out_in_order)
     for (uint64_t i = 0; i < 100; i++) {
         cr_assert(push(i, false));
         cr_assert(push(i + 1000, false));
-        cr_assert_eq(pop(), i);
-        cr_assert_eq(pop(), i + 1000);
+        cr_assert_eq(pop(), (int64_t)i);
+        cr_assert_eq(pop(), (int64_t)i + 1000);
     }
     cr_assert_eq(overflows, 0);
 }
@@ -93,7 +93,7 @@ Test(queue, what_does_not_fit_is_kept_in_order_and_counted)
     }
     cr_assert_eq(overflows, 4 * CAPACITY);
     for (uint64_t i = 0; i < 5 * CAPACITY; i++) {
-        cr_assert_eq(pop(), i);
+        cr_assert_eq(pop(), (int64_t)i);
         if (i == 2 * CAPACITY) { /* behind those that wait, whatever is free */
             cr_assert(push(5 * CAPACITY, false));
         }
@@ -137,7 +137,7 @@ Test(queue, a_promised_place_is_free_when_its_event_comes)
     cr_assert(push(200, false));
     cr_assert_eq(overflows, 1);
     for (uint32_t i = 0; i < CAPACITY / 2; i++) {
-        cr_assert_eq(pop(), i);
+        cr_assert_eq(pop(), (int64_t)i);
     }
     for (uint32_t i = 0; i < CAPACITY / 2; i++) {
         cr_assert_eq(pop(), 100 + i);
