@@ -241,43 +241,66 @@ int hws__sockets_find(uint16_t port, const struct sockaddr_storage *local,
     return found;
 }
 
-struct accepted_list {
-    uint16_t port;
-    struct hws__accepted *out;
-    uint32_t n, room;
-};
-
-static bool add_accepted(int fd, void *arg)
+/* Room for one more. */
+static struct hws__connected *reserve(struct hws__connections *list)
 {
-    struct accepted_list *list = arg;
-    struct hws__accepted *a = &list->out[list->n];
+    if (list->n == list->room) {
+        size_t room = list->room != 0 ? 2 * list->room : 64;
+        struct hws__connected *at = realloc(list->at, room * sizeof *at);
+
+        if (at == NULL) {
+            return NULL;
+        }
+        list->at = at;
+        list->room = room;
+    }
+    return &list->at[list->n];
+}
+
+static bool add_connected(int fd, void *arg)
+{
+    struct hws__connections *list = arg;
+    struct hws__connected *c = reserve(list);
     struct sockaddr_storage local;
-    socklen_t length = sizeof a->peer;
+    socklen_t length = sizeof c->peer;
 
-    /* The quickest question first: most descriptors are no sockets, and every listener asks all of them. */
-    if (!hws__sockets_is_on(fd, list->port, &local) ||
-        getpeername(fd, (struct sockaddr *)&a->peer, &length) != 0) {
-        return false;
+    if (c == NULL) {
+        return true;
     }
-    a->fd = fd;
-    a->inode = inode_of(fd);
-    list->n += a->inode != 0;
-    return list->n == list->room;
+    /* The quickest question first: most descriptors are no sockets. */
+    if ((c->port = local_port(fd, &local)) != 0 &&
+        getpeername(fd, (struct sockaddr *)&c->peer, &length) == 0 &&
+        (c->inode = inode_of(fd)) != 0) {
+        c->fd = fd;
+        list->n++;
+    }
+    return false;
 }
 
-uint32_t hws__sockets_accepted(uint16_t port, struct hws__accepted *out, uint32_t room)
+static int by_inode(const void *a, const void *b)
 {
-    struct accepted_list list = {port, out, 0, room};
+    const struct hws__connected *x = a, *y = b;
 
-    if (room != 0) {
-        hws__sockets_each(add_accepted, &list);
-    }
-    return list.n;
+    return (x->inode > y->inode) - (x->inode < y->inode);
 }
 
-void hws__sockets_shutdown(const struct hws__accepted *a)
+void hws__sockets_connected(struct hws__connections *list)
 {
-    if (inode_of(a->fd) == a->inode) {
-        shutdown(a->fd, SHUT_RDWR);
+    list->n = 0;
+    hws__sockets_each(add_connected, list);
+    if (list->n != 0) {
+        qsort(list->at, list->n, sizeof *list->at, by_inode);
+    }
+}
+
+bool hws__sockets_among(const struct hws__connections *list, const struct hws__connected *c)
+{
+    return list->n != 0 && bsearch(c, list->at, list->n, sizeof *c, by_inode) != NULL;
+}
+
+void hws__sockets_shutdown(const struct hws__connected *c)
+{
+    if (inode_of(c->fd) == c->inode) {
+        shutdown(c->fd, SHUT_RDWR);
     }
 }

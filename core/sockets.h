@@ -6,6 +6,7 @@
 
 #include <netinet/in.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /**
@@ -36,15 +37,24 @@ uint16_t hws__sockets_listening(int fd);
 /** Have the kernel keep from this process's listening sockets on a port what would make UCX abort. */
 void hws__sockets_screen(uint16_t port);
 
-/** An accepted connection of a listening port. */
-struct hws__accepted {
+/** A connected IP socket of this process. */
+struct hws__connected {
     int fd;
+    uint16_t port; /* local */
     uint64_t inode;
     struct sockaddr_storage peer;
 };
 
-/** The accepted connections of this process on a local port. Returns how many, at most `room`. */
-uint32_t hws__sockets_accepted(uint16_t port, struct hws__accepted *out, uint32_t room);
+/** Zero is an empty list; `at` is the caller's to free(). */
+struct hws__connections {
+    struct hws__connected *at; /* in the order of their inodes */
+    size_t n, room;
+};
+
+/** List them anew, without those for which there is no memory. */
+void hws__sockets_connected(struct hws__connections *list);
+/** Whether that socket is in a list. */
+bool hws__sockets_among(const struct hws__connections *list, const struct hws__connected *c);
 /**
  * A connected or connecting TCP socket of this process by its ends; -1 if there is none.
  * @param port   local
@@ -54,6 +64,6 @@ uint32_t hws__sockets_accepted(uint16_t port, struct hws__accepted *out, uint32_
 int hws__sockets_find(uint16_t port, const struct sockaddr_storage *local,
                       const struct sockaddr_storage *peer);
 /** End one if it still is the same socket. */
-void hws__sockets_shutdown(const struct hws__accepted *a);
+void hws__sockets_shutdown(const struct hws__connected *c);
 
 #endif

@@ -11,25 +11,22 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define CONNECTIONS 1024u
-
-/** A look at one listener; travels between the background thread and the owner. */
+/** A look at those listeners of a worker that have one timeout; travels between the background thread and the owner. */
 struct look {
     struct hws__job job;
+    struct hws__list link; /* hws__worker.looks; owner */
     struct hws__worker *worker;
-    hws_id listener;
-    uint16_t port;
-    uint64_t interval;
-    uint32_t before, now;
-    struct hws__accepted *seen;    /* in the look before */
-    struct hws__accepted *current; /* in this one */
+    uint64_t timeout;             /* and the time between two looks */
+    struct hws__connections seen; /* in the look before */
+    struct hws__connections current;
 };
 
+/* Owner. */
 static void look_free(struct look *k)
 {
-    atomic_fetch_sub(&k->worker->jobs, 1);
-    free(k->seen);
-    free(k->current);
+    hws__list_remove(&k->link);
+    free(k->seen.at);
+    free(k->current.at);
     free(k);
 }
 
@@ -45,74 +42,83 @@ static bool is_endpoint(struct hws__worker *w, const struct sockaddr_storage *pe
     return false;
 }
 
-static bool seen_before(const struct look *k, const struct hws__accepted *a)
+/* End those of a listener that were there a whole timeout ago and are nobody's. */
+static void end_silent(const struct look *k, struct hws__listener *l)
 {
-    for (uint32_t i = 0; i < k->before; i++) {
-        if (k->seen[i].inode == a->inode) {
-            return true;
-        }
-    }
-    return false;
-}
+    for (size_t i = 0; i < k->current.n; i++) {
+        struct hws__connected *c = &k->current.at[i];
 
-/* Owner: end those that were there a whole interval ago and are nobody's. Then look again later. */
-static void judge(struct hws__worker *w, void *arg)
-{
-    struct look *k = arg;
-    struct hws__listener *l = hws__obj_find(&hws__objects, k->listener);
-    struct hws__accepted *swap = k->seen;
-
-    if (l == NULL || l->worker != w) {
-        look_free(k);
-        return;
-    }
-    for (uint32_t i = 0; i < k->now; i++) {
-        struct hws__accepted *a = &k->current[i];
-
-        if (seen_before(k, a) && !is_endpoint(w, &a->peer)) {
+        if (c->port == l->port && hws__sockets_among(&k->seen, c) &&
+            !is_endpoint(k->worker, &c->peer)) {
             hws__log(HWS_LOG_INFO, "listener %s:%u: a silent connection is ended", l->address,
                      (unsigned)l->port);
             l->strangers++;
-            hws__sockets_shutdown(a);
-            a->inode = 0;
+            hws__sockets_shutdown(c);
         }
     }
-    k->seen = k->current;
-    k->before = k->now;
-    k->current = swap;
-    if (!hws__background_later(&w->context->background, &k->job, k->interval)) {
+}
+
+static void run_look(struct hws__job *job);
+
+/* Owner: look again after the timeout. */
+static void order(struct look *k)
+{
+    k->job.run = run_look;
+    if (!hws__job_order(k->worker, &k->worker->context->background, &k->job, k->timeout)) {
         look_free(k);
     }
 }
 
-/* Background: take the list. */
+/* Owner. */
+static void judge(struct hws__worker *w, void *arg)
+{
+    struct look *k = arg;
+    struct hws__connections swap = k->seen;
+    bool needed = false;
+
+    atomic_fetch_sub(&w->jobs, 1);
+    for (struct hws__list *n = w->listeners.next; n != &w->listeners; n = n->next) {
+        struct hws__listener *l = hws__container(n, struct hws__listener, link);
+
+        if (l->hello_timeout == k->timeout) {
+            needed = true;
+            end_silent(k, l);
+        }
+    }
+    if (!needed) {
+        look_free(k);
+        return;
+    }
+    k->seen = k->current;
+    k->current = swap;
+    order(k);
+}
+
 static void run_look(struct hws__job *job)
 {
     struct look *k = hws__container(job, struct look, job);
 
-    k->now = hws__sockets_accepted(k->port, k->current, CONNECTIONS);
+    hws__sockets_connected(&k->current);
     hws__job_return(k->worker, judge, k);
 }
 
 void hws__strangers_watch(struct hws__listener *l)
 {
-    struct look *k = calloc(1, sizeof *k);
+    struct hws__worker *w = l->worker;
+    struct look *k;
 
-    if (k == NULL) {
+    for (struct hws__list *n = w->looks.next; n != &w->looks; n = n->next) {
+        if (hws__container(n, struct look, link)->timeout == l->hello_timeout) {
+            return;
+        }
+    }
+    if ((k = calloc(1, sizeof *k)) == NULL) {
         return;
     }
-    k->job.run = run_look;
-    k->worker = l->worker;
-    k->listener = l->obj.id;
-    k->port = l->port;
-    k->interval = l->hello_timeout;
-    k->seen = calloc(CONNECTIONS, sizeof *k->seen);
-    k->current = calloc(CONNECTIONS, sizeof *k->current);
-    atomic_fetch_add(&l->worker->jobs, 1);
-    if (k->seen == NULL || k->current == NULL ||
-        !hws__background_later(&l->worker->context->background, &k->job, k->interval)) {
-        look_free(k);
-    }
+    k->worker = w;
+    k->timeout = l->hello_timeout;
+    hws__list_append(&w->looks, &k->link);
+    order(k);
 }
 
 static bool end_stranger(int fd, void *arg)

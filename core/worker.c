@@ -46,6 +46,7 @@ static void init_lists(struct hws__worker *w)
                                  &w->spares,
                                  &w->endpoints,
                                  &w->listeners,
+                                 &w->looks,
                                  &w->waiting,
                                  &w->attention};
 

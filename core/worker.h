@@ -143,6 +143,7 @@ struct hws__worker {
     bool idle_look;        /* somebody will look whether it still is */
     struct hws__list endpoints;
     struct hws__list listeners;
+    struct hws__list looks;     /* for silent connections, see strangers.c */
     struct hws__list waiting;   /* endpoints that wait for an isolated or a TCP worker */
     struct hws__list attention; /* endpoints with something to do after the sweep */
     struct hws__am_handler *handlers[HWS_AM_ID_MAX + 1];

@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <netinet/tcp.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -46,61 +47,104 @@ static int connect_one(int *client)
     return accepted;
 }
 
-Test(sockets, a_listener_alone_has_no_connections)
+/* Those of the list that are on the listener's port. */
+static size_t accepted_ones(const struct hws__connections *list,
+                            const struct hws__connected **first)
 {
-    struct hws__accepted out[4];
+    size_t n = 0;
 
-    cr_assert_eq(hws__sockets_accepted(port, out, 4), 0);
+    for (size_t i = 0; i < list->n; i++) {
+        if (list->at[i].port == port && n++ == 0) {
+            *first = &list->at[i];
+        }
+    }
+    return n;
 }
 
-Test(sockets, accepted_connections_are_found_by_their_local_port)
+Test(sockets, a_listener_alone_has_no_connections)
 {
-    struct hws__accepted out[4];
+    struct hws__connections list = {0};
+    const struct hws__connected *one;
+
+    hws__sockets_connected(&list);
+    cr_assert_eq(accepted_ones(&list, &one), 0);
+    free(list.at);
+}
+
+Test(sockets, connections_are_found_by_their_local_port)
+{
+    struct hws__connections list = {0};
+    const struct hws__connected *one = NULL;
     struct sockaddr_storage name;
     socklen_t length = sizeof name;
     int client, accepted = connect_one(&client);
     char a[64], b[64];
 
-    cr_assert_eq(hws__sockets_accepted(port, out, 4), 1);
-    cr_assert_eq(out[0].fd, accepted);
+    hws__sockets_connected(&list);
+    cr_assert_eq(accepted_ones(&list, &one), 1);
+    cr_assert_eq(one->fd, accepted);
     getsockname(client, (struct sockaddr *)&name, &length);
     hws__address_text(&name, a, sizeof a);
-    hws__address_text(&out[0].peer, b, sizeof b);
+    hws__address_text(&one->peer, b, sizeof b);
     cr_assert_str_eq(a, b);
-    cr_assert_eq(hws__sockets_accepted((uint16_t)(port ^ 1), out, 4), 0);
     close(client);
     close(accepted);
-    cr_assert_eq(hws__sockets_accepted(port, out, 4), 0);
+    hws__sockets_connected(&list);
+    cr_assert_eq(accepted_ones(&list, &one), 0);
+    free(list.at);
 }
 
-Test(sockets, the_room_is_not_overrun)
+Test(sockets, the_list_grows_and_knows_each_socket_again)
 {
-    struct hws__accepted out[3];
-    int client[5], accepted[5];
+    enum { MANY = 100 };
+    struct hws__connections before = {0}, list = {0};
+    const struct hws__connected *one;
+    int client[MANY], accepted[MANY];
 
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < MANY; i++) {
         accepted[i] = connect_one(&client[i]);
+        if (i == MANY / 2 - 1) {
+            hws__sockets_connected(&before);
+        }
     }
-    memset(&out[2], 0x5a, sizeof out[2]);
-    cr_assert_eq(hws__sockets_accepted(port, out, 2), 2);
-    for (size_t i = 0; i < sizeof out[2]; i++) {
-        cr_assert_eq(((unsigned char *)&out[2])[i], 0x5a);
+    hws__sockets_connected(&list);
+    cr_assert_eq(accepted_ones(&before, &one), MANY / 2);
+    cr_assert_eq(accepted_ones(&list, &one), MANY);
+    for (size_t i = 0, known = 0; i < list.n; i++) {
+        known += list.at[i].port == port && hws__sockets_among(&before, &list.at[i]);
+        cr_assert(hws__sockets_among(&list, &list.at[i]));
+        cr_assert(i + 1 < list.n || known == MANY / 2, "%zu", known);
     }
-    cr_assert_eq(hws__sockets_accepted(port, out, 0), 0);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < MANY; i++) {
         close(client[i]);
         close(accepted[i]);
     }
+    free(before.at);
+    free(list.at);
+}
+
+/* The one accepted connection, as it is listed. */
+static struct hws__connected find_one(int accepted)
+{
+    struct hws__connections list = {0};
+    const struct hws__connected *one = NULL;
+    struct hws__connected found;
+
+    hws__sockets_connected(&list);
+    cr_assert_eq(accepted_ones(&list, &one), 1);
+    found = *one;
+    free(list.at);
+    cr_assert_eq(found.fd, accepted);
+    return found;
 }
 
 Test(sockets, shutdown_ends_the_connection)
 {
-    struct hws__accepted out[1];
     int client, accepted = connect_one(&client);
+    struct hws__connected one = find_one(accepted);
     char byte;
 
-    cr_assert_eq(hws__sockets_accepted(port, out, 1), 1);
-    hws__sockets_shutdown(&out[0]);
+    hws__sockets_shutdown(&one);
     cr_assert_eq(read(client, &byte, 1), 0, "the peer sees the end");
     close(client);
     close(accepted);
@@ -109,19 +153,18 @@ Test(sockets, shutdown_ends_the_connection)
 /* Between the look and the end the descriptor may have become another's. */
 Test(sockets, a_descriptor_that_was_used_again_is_left_alone)
 {
-    struct hws__accepted out[1];
     int client, other, pair[2], accepted = connect_one(&client);
+    struct hws__connected one = find_one(accepted);
     char byte = 'x';
 
-    cr_assert_eq(hws__sockets_accepted(port, out, 1), 1);
     cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     cr_assert_eq(dup2(pair[0], accepted), accepted);
-    hws__sockets_shutdown(&out[0]);
+    hws__sockets_shutdown(&one);
     cr_assert_eq(write(pair[1], &byte, 1), 1);
     cr_assert_eq(read(accepted, &byte, 1), 1);
     other = dup(accepted);
     close(accepted);
-    hws__sockets_shutdown(&out[0]);
+    hws__sockets_shutdown(&one);
     close(other);
     close(pair[0]);
     close(pair[1]);
