@@ -184,13 +184,15 @@ static inline uint64_t write_small(const struct hws__endpoint *ep, uint64_t tag,
 {
     struct hws__worker *w = ep->worker;
     struct hws__multi_wire *wire = w->multi_scratch;
-    uint16_t *entry = (uint16_t *)(void *)(wire + 1);
     uint64_t list = sizeof *wire + hws__multi_entries(count, HWS__MULTI_SHORT), total = 0;
-    char *to = (char *)wire + list;
+    uint16_t *entry;
+    char *to;
 
     if (count > HWS__MULTI_INLINE || w->multi_scratch_room < 2 * HWS__MULTI_COALESCE) {
-        return 0;
+        return 0; /* there may be no scratch at all */
     }
+    entry = (uint16_t *)(void *)(wire + 1);
+    to = (char *)wire + list;
     room = room < HWS__MULTI_COALESCE ? room : HWS__MULTI_COALESCE;
     for (const hws_segment *end = s + count; s != end; s++) {
         if (s->memory_kind != HWS_MEMORY_HOST || s->base == NULL || s->length > room - total) {
