@@ -123,4 +123,4 @@ CASE(close_before)
     CHECK(t_now() - start < 1500 * T_MS);
 }
 
-CASES_MAIN
+CASES_MAIN_AT_ONCE(4)

@@ -709,4 +709,4 @@ CASE_BOTH(threads)
     t_pair_close(&pair);
 }
 
-CASES_MAIN
+CASES_MAIN_AT_ONCE(2)

@@ -29,57 +29,97 @@ static int wanted(const t_case *entry, int argc, char **argv)
     return argc < 2;
 }
 
-/* The exit status of a case, as waitpid() gives it. */
-static int run(const t_case *entry)
-{
-    int status = -1;
-    pid_t pid;
+struct running {
+    const t_case *entry;
+    pid_t pid; /* 0: the place is free */
+    uint64_t start;
+};
 
+static struct totals {
+    int passed, failed, skipped, gave_up;
+} totals;
+
+static void begin(struct running *r, const t_case *entry)
+{
+    *r = (struct running){.entry = entry, .start = t_now()};
     fflush(stdout);
-    pid = fork();
-    CHECK(pid >= 0);
-    if (pid == 0) {
+    r->pid = fork();
+    CHECK(r->pid >= 0);
+    if (r->pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
         alarm(t_sweeping ? 90 : (unsigned)(4 * t_patience() / T_SECOND));
         entry->run();
         exit(0);
     }
-    CHECK_EQ(waitpid(pid, &status, 0), pid);
-    return status;
 }
 
-int t_cases_run(int argc, char **argv)
+/* Count what has become of a case; the status is waitpid()'s. */
+static void count(const struct running *r, int status)
 {
-    int passed = 0, failed = 0, skipped = 0, gave_up = 0;
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+
+    if (code == 0) {
+        totals.passed++;
+        printf("ok   %s (%llu ms)\n", r->entry->name,
+               (unsigned long long)((t_now() - r->start) / T_MS));
+    } else if (code == 77) {
+        totals.skipped++;
+    } else if (t_sweeping && code == T_GAVE_UP) {
+        totals.gave_up++;
+    } else {
+        totals.failed++;
+        printf("FAIL %s (%s%d)\n", r->entry->name, WIFSIGNALED(status) ? "signal " : "exit code ",
+               WIFSIGNALED(status) ? WTERMSIG(status) : code);
+    }
+}
+
+/* Wait for the end of one of those that run, if any does; its place. */
+static struct running *end_one(struct running *places, int n)
+{
+    int status;
+    pid_t pid = waitpid(-1, &status, 0);
+
+    for (int i = 0; i < n; i++) {
+        if (pid > 0 && places[i].pid == pid) {
+            places[i].pid = 0;
+            count(&places[i], status);
+            return &places[i];
+        }
+    }
+    CHECK(pid < 0);
+    return NULL;
+}
+
+static struct running *free_place(struct running *places, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (places[i].pid == 0) {
+            return &places[i];
+        }
+    }
+    return end_one(places, n);
+}
+
+int t_cases_run(int argc, char **argv, int at_once)
+{
+    enum { MOST = 8 };
+    struct running places[MOST] = {0};
     const t_case *entry;
 
+    CHECK(at_once >= 1 && at_once <= MOST);
     for (entry = first; entry != NULL; entry = entry->next) {
-        uint64_t start = t_now();
-        int status;
-
-        if (!wanted(entry, argc, argv)) {
-            continue;
-        }
-        status = run(entry);
-        if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
-            passed++;
-            printf("ok   %s (%llu ms)\n", entry->name,
-                   (unsigned long long)((t_now() - start) / T_MS));
-        } else if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
-            skipped++;
-        } else if (t_sweeping && WIFEXITED(status) && WEXITSTATUS(status) == T_GAVE_UP) {
-            gave_up++;
-        } else {
-            failed++;
-            printf("FAIL %s (%s%d)\n", entry->name, WIFSIGNALED(status) ? "signal " : "exit code ",
-                   WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+        if (wanted(entry, argc, argv)) {
+            begin(free_place(places, at_once), entry);
         }
     }
-    printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
+    while (end_one(places, at_once) != NULL) {}
+    printf("%d passed, %d failed, %d skipped\n", totals.passed, totals.failed, totals.skipped);
     if (t_sweeping) {
-        printf("swept: %d cases went through, %d gave up, %d ended badly\n", passed, gave_up,
-               failed);
-        return failed > 0;
+        printf("swept: %d cases went through, %d gave up, %d ended badly\n", totals.passed,
+               totals.gave_up, totals.failed);
+        return totals.failed > 0;
     }
-    return failed > 0 || passed + skipped == 0 ? 1 : passed == 0 ? 77 : 0;
+    return totals.failed > 0 || totals.passed + totals.skipped == 0 ? 1
+           : totals.passed == 0                                     ? 77
+                                                                    : 0;
 }

@@ -3,7 +3,7 @@
  * hang of one does not hide the others. (Criterion does the same, but not under ThreadSanitizer.)
  *
  *   CASE(name) { ... }     in the order of the file
- *   CASES_MAIN             at its end
+ *   CASES_MAIN             at its end; CASES_MAIN_AT_ONCE(n) where cases mostly wait: n of them run at a time
  *
  * The program runs all cases, or those whose names contain one of its arguments.
  */
@@ -17,7 +17,7 @@ typedef struct t_case {
 } t_case;
 
 void t_case_add(t_case *entry);
-int t_cases_run(int argc, char **argv);
+int t_cases_run(int argc, char **argv, int at_once);
 
 #define CASE(case_name)                                            \
     static void case_name(void);                                   \
@@ -41,10 +41,11 @@ int t_cases_run(int argc, char **argv);
     }                                      \
     static void case_name(uint32_t flags)
 
-#define CASES_MAIN                      \
-    int main(int argc, char **argv)     \
-    {                                   \
-        return t_cases_run(argc, argv); \
+#define CASES_MAIN CASES_MAIN_AT_ONCE(1)
+#define CASES_MAIN_AT_ONCE(n)              \
+    int main(int argc, char **argv)        \
+    {                                      \
+        return t_cases_run(argc, argv, n); \
     }
 
 #endif
