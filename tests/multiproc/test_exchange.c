@@ -168,6 +168,14 @@ static void open_side(struct side *s, int number, uint32_t mode)
     CHECK_OK(hws_am_handler(s->worker, AM_DEFERRED, &handler));
 }
 
+static void close_side(struct side *s)
+{
+    CHECK_OK(hws_close_wait(s->context, t_patience()));
+    free(s->in);
+    free(s->out);
+    t_record_free(&s->record);
+}
+
 static int client(uint16_t port, uint32_t flags, uint32_t mode)
 {
     struct side s;
@@ -188,7 +196,7 @@ static int client(uint16_t port, uint32_t flags, uint32_t mode)
     }
     CHECK(heard > 0);
     CHECK_STR(line, "close");
-    CHECK_OK(hws_close_wait(s.context, t_patience()));
+    close_side(&s);
     t_say(NULL, "closed");
     return 0;
 }
@@ -229,10 +237,7 @@ static void server(uint32_t flags, uint32_t mode)
     CHECK_EQ(t_join(&child), 0);
     CHECK_EQ(t_stats(s.context).failures, 0);
     CHECK_EQ(t_stats(s.context).safety_wakeups, 0);
-    CHECK_OK(hws_close_wait(s.context, t_patience()));
-    free(s.in);
-    free(s.out);
-    t_record_free(&s.record);
+    close_side(&s);
     printf("flags %u mode %u: ok\n", flags, mode);
     fflush(stdout);
 }

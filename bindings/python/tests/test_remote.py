@@ -333,8 +333,8 @@ def test_sync_twin(context):
                 assert ep.recv_multi(6).copy() == [b"", b"two"]
                 assert ep.describe()
                 ep.send(b"end", 7)
-                thread.join(30)
-                assert not thread.is_alive()
+            thread.join(30)
+            assert not thread.is_alive()
     assert told == [(77, 1), [b"one", b""]]
     memory.close()
 

@@ -241,8 +241,8 @@ def test_the_sync_twin(cuda, context):
                         assert last_stream(cuda) == stream
                 ep.flush()
                 ep.send(b"end", 9)
-                thread.join(30)
-                assert not thread.is_alive()
+            thread.join(30)
+            assert not thread.is_alive()
     assert told == [b"sync", [b"m"], (5, 4)]
     assert (memory.buffer[:3], memory.buffer[32:36], memory.buffer[64:68]) == (b"put", b"note", b"plan")
     memory.close()
