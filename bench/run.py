@@ -474,8 +474,8 @@ def cases(bench):
     for name, test in (("tag", "tag_lat"), ("am", "ucp_am_lat")):
         yield f"latency-{name}-tcp", latency(1.05), ("-t", test, "-n", n(100000), "--tcp"), True
     yield "rate", small, ("-t", "tag_bw", "-s", 8, "-n", n(5000000)), True
-    for over, option in (("", ()), ("-tcp", ("--tcp",))):
-        yield f"bandwidth-1m{over}", big, ("-t", "tag_bw", "-s", MIB, "-n", n(5000), *option), True
+    for over, one, option in (("", scattered, ()), ("-tcp", big, ("--tcp",))):
+        yield f"bandwidth-1m{over}", one, ("-t", "tag_bw", "-s", MIB, "-n", n(5000), *option), True
         yield f"bandwidth-64m{over}", big, ("-t", "tag_bw", "-s", 64 * MIB, "-n", n(100), "-w", 5, *option), False
     # Bare remote memory access is so short that the pair of cores which a round got decides (40 to 190 ns a put).
     yield "put-8", latency(1.05, times=4), ("-t", "ucp_put_lat", "-n", n(1000000)), True
