@@ -87,13 +87,16 @@ bool hws__background_add(struct hws__background *b, struct hws__job *job)
     return hws__background_later(b, job, 0);
 }
 
-void hws__background_hurry(struct hws__background *b, void (*run)(struct hws__job *job))
+void hws__background_hurry(struct hws__background *b, const void *owner,
+                           void (*run)(struct hws__job *job))
 {
     pthread_mutex_lock(&b->lock);
     for (struct hws__list *n = b->jobs.next; n != &b->jobs; n = n->next) {
         struct hws__job *job = hws__container(n, struct hws__job, link);
 
-        job->due = run == NULL || job->run == run ? 0 : job->due;
+        if (job->owner == owner && (run == NULL || job->run == run)) {
+            job->due = 0;
+        }
     }
     pthread_cond_signal(&b->wake);
     pthread_mutex_unlock(&b->lock);

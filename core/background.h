@@ -14,7 +14,8 @@
 struct hws__job {
     struct hws__list link;
     void (*run)(struct hws__job *job);
-    uint64_t due; /* not before */
+    const void *owner; /* whose job it is, for hws__background_hurry() */
+    uint64_t due;      /* not before */
 };
 
 struct hws__background {
@@ -30,8 +31,9 @@ void hws__background_init(struct hws__background *b);
 bool hws__background_add(struct hws__background *b, struct hws__job *job);
 /** The same, not before `delay_ns` from now. */
 bool hws__background_later(struct hws__background *b, struct hws__job *job, uint64_t delay_ns);
-/** Have every delayed job run now, or only those that run `run`. */
-void hws__background_hurry(struct hws__background *b, void (*run)(struct hws__job *job));
+/** Have the delayed jobs of an owner run now; only those that run `run`, unless it is null. */
+void hws__background_hurry(struct hws__background *b, const void *owner,
+                           void (*run)(struct hws__job *job));
 /** Run what is left and end the thread. Not on the background thread. */
 void hws__background_stop(struct hws__background *b);
 

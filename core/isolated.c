@@ -254,7 +254,7 @@ static void request_spare(struct hws__worker *w, struct hws__endpoint *ep)
         hand_over(ep, hws__container(n, struct hws__uworker, link));
     } else if (unclaimed(w) != 0) {
         hws__list_append(&w->waiting, &ep->wait_link);
-        hws__background_hurry(&w->context->background, run_create);
+        hws__background_hurry(&w->context->background, w, run_create);
     } else if (order_isolated(w, WANT_SPARE, 0)) {
         hws__list_append(&w->waiting, &ep->wait_link);
     } else {
@@ -269,7 +269,7 @@ static void request_full(struct hws__worker *w, struct hws__endpoint *ep)
 {
     hws__list_append(&w->waiting, &ep->wait_link);
     if (!order_isolated(w, WANT_FULL, 0)) {
-        hws__background_hurry(&w->context->background, run_create);
+        hws__background_hurry(&w->context->background, w, run_create);
         settle_full(w);
     }
 }

@@ -7,6 +7,7 @@ bool hws__job_order(struct hws__worker *w, struct hws__background *b, struct hws
 {
     bool ok;
 
+    job->owner = w;
     /* Counted first: it may have come back before this call does. */
     atomic_fetch_add(&w->jobs, 1);
     ok = hws__background_later(b, job, delay_ns);

@@ -369,7 +369,7 @@ bool hws__worker_step(struct hws__worker *w)
     }
     end_ops(w);
     if (atomic_load(&w->jobs) != 0) {
-        hws__background_hurry(&c->background, NULL);
+        hws__background_hurry(&c->background, w, NULL);
     }
     if (!hws__list_empty(&w->endpoints) || !hws__list_empty(&w->listeners) ||
         !hws__list_empty(&w->ops) || atomic_load(&w->jobs) != 0 ||

@@ -5,6 +5,7 @@
 #include "support/pair.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -377,6 +378,47 @@ CASE(peer_that_hangs_up)
     seen = connected(&pair, client);
     CHECK(seen.event.status < 0);
     CHECK_STR(hws_error_category(seen.event.status), "peer");
+    t_pair_close(&pair);
+}
+
+static int plain_client(uint16_t port)
+{
+    struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    CHECK(fd >= 0);
+    CHECK_EQ(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+    return fd;
+}
+
+/* Who says nothing is ended after the listener's hello timeout, not sooner, whatever other workers do. */
+CASE(silence_has_its_time)
+{
+    hws_listener_opts opts = {.struct_size = sizeof(opts), .hello_timeout_ns = 2 * T_SECOND};
+    hws_listener_info info;
+    hws_id listener = 0, worker = 0;
+    uint64_t start;
+    t_pair pair;
+    char byte;
+    int fd;
+
+    t_pair_listen(&pair, NULL);
+    CHECK_OK(hws_listen(pair.worker[1], "127.0.0.1", 0, &opts, &listener));
+    info = listener_info(listener);
+    fd = plain_client((uint16_t)info.port);
+    start = t_now();
+    while (t_now() - start < T_SECOND) {
+        CHECK_OK(hws_worker_open(pair.context, NULL, &worker));
+        CHECK_OK(hws_listen(worker, "127.0.0.1", 0, NULL, &listener));
+        CHECK_OK(hws_close_wait(worker, t_patience()));
+        t_pair_step(&pair);
+        CHECK_EQ(recv(fd, &byte, 1, MSG_DONTWAIT), -1);
+        CHECK_EQ(errno, EAGAIN);
+    }
+    UNTIL(&pair, recv(fd, &byte, 1, MSG_DONTWAIT) >= 0 || errno != EAGAIN);
+    CHECK(t_now() - start >= 2 * T_SECOND);
+    close(fd);
     t_pair_close(&pair);
 }
 

@@ -114,7 +114,7 @@ Test(background, hurry_runs_delayed_jobs_now)
     cr_assert(hws__background_later(&b, &jobs[1].job, 7200 * T_SECOND));
     t_sleep(10 * T_MS);
     cr_assert_eq(ran, 0);
-    hws__background_hurry(&b, NULL);
+    hws__background_hurry(&b, NULL, NULL);
     until(2);
     hws__background_stop(&b);
 }
@@ -127,7 +127,24 @@ Test(background, hurry_of_one_function_leaves_the_others)
     hws__background_init(&b);
     cr_assert(hws__background_later(&b, &jobs[0].job, 3600 * T_SECOND));
     cr_assert(hws__background_later(&b, &jobs[1].job, 3600 * T_SECOND));
-    hws__background_hurry(&b, count_too);
+    hws__background_hurry(&b, NULL, count_too);
+    until(1);
+    t_sleep(10 * T_MS);
+    cr_assert(ran == 1 && order[0] == 2);
+    hws__background_stop(&b);
+    cr_assert_eq(ran, 2);
+}
+
+Test(background, hurry_leaves_the_jobs_of_others)
+{
+    struct counted jobs[] = {{.job = {.run = count, .owner = &ran}, .number = 1},
+                             {.job = {.run = count, .owner = &order}, .number = 2}};
+    struct hws__background b;
+
+    hws__background_init(&b);
+    cr_assert(hws__background_later(&b, &jobs[0].job, 3600 * T_SECOND));
+    cr_assert(hws__background_later(&b, &jobs[1].job, 3600 * T_SECOND));
+    hws__background_hurry(&b, &order, NULL);
     until(1);
     t_sleep(10 * T_MS);
     cr_assert(ran == 1 && order[0] == 2);
