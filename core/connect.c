@@ -84,7 +84,7 @@ static void resolve(struct hws__endpoint *ep)
     j->endpoint = ep->obj.id;
     j->port = ep->port;
     memcpy(j->host, ep->host, sizeof j->host);
-    if (!hws__job_order(ep->worker, &ep->worker->context->background, &j->job, 0)) {
+    if (!hws__job_order(ep->worker, &ep->worker->context->names, &j->job, 0)) {
         free(j);
         hws__endpoint_fail(ep, HWS_E_NO_RESOURCE, "no thread to resolve a name");
     }
