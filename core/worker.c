@@ -19,9 +19,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-/* How often the slow checks are made for a caller that makes progress without a pause, and at least. */
-#define SLOW_NS UINT64_C(20000)
-#define SLOWEST_NS UINT64_C(80000)
+/* How often the slow checks are made for a caller that makes progress without a pause. */
+#define SLOW_NS 20000u
 
 struct hws__worker *hws__worker_find(hws_id id, int32_t *error)
 {
@@ -431,23 +430,11 @@ static bool slow_due(struct hws__worker *w)
     if ((w->tick += 32) < HWS__TICK) {
         return false;
     }
-    if (hws__now() - w->slow_at >= w->slow_wait) {
+    if (hws__now() - w->slow_at >= SLOW_NS) {
         return true;
     }
     w->tick = 0;
     return false;
-}
-
-/* They are made less often as long as they find nothing and the hot UCX workers have work. */
-static int slow_checks(struct hws__worker *w)
-{
-    bool worked = w->worked;
-    int done = hws__slow(w);
-
-    w->worked = false;
-    w->slow_wait = !worked || done != 0 || w->slow_wait < SLOW_NS ? SLOW_NS : 2 * w->slow_wait;
-    w->slow_wait = w->slow_wait < SLOWEST_NS ? w->slow_wait : SLOWEST_NS;
-    return done;
 }
 
 int32_t hws_worker_progress(hws_id id)
@@ -475,9 +462,8 @@ int32_t hws_worker_progress(hws_id id)
         w->tick = HWS__TICK;
     }
     r = hws__sweep(w);
-    w->worked |= r != 0;
     if (slow_due(w)) { /* with work too: there may always be some */
-        r += slow_checks(w);
+        r += hws__slow(w);
     }
     hws__hand_over(w);
     hws__own_release(w);

@@ -89,13 +89,11 @@ struct hws__worker {
 
     _Alignas(64) struct hws__list hot;
     uint32_t tick;    /* sweeps until the slow checks */
-    bool worked;      /* a sweep had something to do since then, for hws_worker_progress() */
     uint64_t slow_at; /* when they were made last */
-    uint64_t slow_wait;
-    hws_id taking;   /* the operation whose end the owner waits for and takes itself */
-    bool submitting; /* submissions are being run */
-    bool todo;       /* something waits for the end of the sweep */
-    bool sweeping;   /* the owner is inside UCX's progress, see hws__call_now() */
+    hws_id taking;    /* the operation whose end the owner waits for and takes itself */
+    bool submitting;  /* submissions are being run */
+    bool todo;        /* something waits for the end of the sweep */
+    bool sweeping;    /* the owner is inside UCX's progress, see hws__call_now() */
     struct hws__op *free_ops;
     struct hws__list ready_ops; /* operations whose callback is due */
     struct hws__list ready;     /* notices whose callback is due */

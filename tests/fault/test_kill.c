@@ -230,8 +230,8 @@ static int server(int kills)
            (unsigned long long)fds, (unsigned long long)t_fd_count(), (unsigned long long)maps,
            (unsigned long long)t_map_count());
     CHECK(t_fd_count() <= fds + 30); /* a spare, and a UCX worker on its way out */
-    CHECK(t_map_count() <=
-          maps + (t_sanitized() ? 200 : 60)); /* sanitizers map their own, in steps */
+    /* A sanitizer maps its own, in steps. */
+    CHECK(t_map_count() <= maps + (t_sanitized() ? 200 : 60));
     check_segments(makers, kills + 1);
     free(makers);
     CHECK_EQ(accepted, kills + 1);
