@@ -1,6 +1,6 @@
 #include "background.h"
+#include "quiet_thread.h"
 #include "time.h"
-#include <signal.h>
 #include <stddef.h>
 
 void hws__background_init(struct hws__background *b)
@@ -67,15 +67,10 @@ static void *loop(void *arg)
     return NULL;
 }
 
-/* A thread that takes none of the program's signals. Called with the lock held. */
+/* With the lock. */
 static bool start(struct hws__background *b)
 {
-    sigset_t all, old;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    b->started = pthread_create(&b->thread, NULL, loop, b) == 0;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    b->started = hws__quiet_thread(&b->thread, NULL, loop, b) == 0;
     if (b->started) {
         pthread_setname_np(b->thread, "hawser-bg");
     }

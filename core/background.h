@@ -1,6 +1,6 @@
 /*
- * A thread for what may take long: creating and destroying UCX workers; resolving names, and waiting for CUDA's
- * streams, have their own. Results go back to a worker as commands. Started when first needed.
+ * A thread for what may take long: creating and destroying UCX workers; waiting for CUDA's streams has its own.
+ * Results go back to a worker as commands. Started when first needed.
  */
 #ifndef HWS_CORE_BACKGROUND_H
 #define HWS_CORE_BACKGROUND_H

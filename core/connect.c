@@ -9,9 +9,9 @@
 #include "guard.h"
 #include "hello.h"
 #include "host.h"
-#include "job.h"
 #include "late_device.h"
 #include "log.h"
+#include "lookup.h"
 #include "options.h"
 #include "post.h"
 #include "progress.h"
@@ -26,68 +26,52 @@
 /* How long a connect may take that names no deadline. */
 #define CONNECT_TIMEOUT_NS UINT64_C(30000000000)
 
-struct resolve_job {
-    struct hws__job job;
-    struct hws__worker *worker;
-    hws_id endpoint;
-    struct sockaddr_storage *addresses;
-    uint32_t count;
-    bool no_memory;
-    uint16_t port;
-    char host[256];
-};
-
 static void resolved(struct hws__worker *w, void *arg)
 {
-    struct resolve_job *j = arg;
-    struct hws__endpoint *ep = hws__obj_find(&hws__objects, j->endpoint);
+    struct hws__lookup *l = arg;
+    struct hws__endpoint *ep = l->endpoint != 0 ? hws__obj_find(&hws__objects, l->endpoint) : NULL;
 
     atomic_fetch_sub(&w->jobs, 1);
-    if (ep == NULL || ep->phase != HWS__PHASE_RESOLVING || ep->failed) {
-        free(j->addresses);
-    } else if (j->count == 0 && j->no_memory) {
-        hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory to resolve a name");
-    } else if (j->count == 0) {
-        hws__endpoint_fail(ep, HWS_E_RESOLVE, "\"%.64s\" does not resolve", j->host);
-    } else {
-        ep->addresses = j->addresses;
-        ep->address_count = j->count;
-        hws__dial(ep);
+    if (ep != NULL) {
+        ep->lookup = NULL;
+        if (l->count == 0 && l->no_memory) {
+            hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory to resolve a name");
+        } else if (l->count == 0) {
+            hws__endpoint_fail(ep, HWS_E_RESOLVE, "\"%.64s\" does not resolve", l->host);
+        } else {
+            ep->addresses = l->addresses;
+            ep->address_count = l->count;
+            l->addresses = NULL;
+            hws__dial(ep);
+        }
     }
-    free(j);
-}
-
-static void run_resolve(struct hws__job *job)
-{
-    struct resolve_job *j = hws__container(job, struct resolve_job, job);
-
-    j->count = hws__address_resolve(j->host, j->port, false, false, &j->addresses);
-    j->no_memory = j->count == 0 && errno == ENOMEM;
-    hws__job_return(j->worker, resolved, j);
+    hws__lookup_free(l);
 }
 
 static void resolve(struct hws__endpoint *ep)
 {
-    struct resolve_job *j;
+    struct hws__lookup *l;
 
     ep->address_count = hws__address_resolve(ep->host, ep->port, true, false, &ep->addresses);
     if (ep->address_count != 0) {
         hws__dial(ep);
         return;
     }
-    if ((j = calloc(1, sizeof *j)) == NULL) {
+    if ((l = calloc(1, sizeof *l)) == NULL) {
         hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory to resolve a name");
         return;
     }
-    j->job.run = run_resolve;
-    j->worker = ep->worker;
-    j->endpoint = ep->obj.id;
-    j->port = ep->port;
-    memcpy(j->host, ep->host, sizeof j->host);
-    if (!hws__job_order(ep->worker, &ep->worker->context->names, &j->job, 0)) {
-        free(j);
+    l->worker = ep->worker;
+    l->endpoint = ep->obj.id;
+    l->told = resolved;
+    l->port = ep->port;
+    memcpy(l->host, ep->host, sizeof l->host);
+    if (!hws__lookup_begin(l)) {
+        hws__lookup_free(l);
         hws__endpoint_fail(ep, HWS_E_NO_RESOURCE, "no thread to resolve a name");
+        return;
     }
+    ep->lookup = l;
 }
 
 void hws__dial(struct hws__endpoint *ep)

@@ -359,7 +359,6 @@ int32_t hws_context_open(const hws_context_opts *opts, hws_id *out)
     }
     hws__background_init(&c->background);
     hws__background_init(&c->streams);
-    hws__background_init(&c->names);
     *out = hws__obj_publish(&hws__objects, &c->obj);
     return HWS_OK;
 }
@@ -370,7 +369,6 @@ static void finish(struct hws__context *c)
     hws__stats_context_ended(&c->gone);
     hws__background_stop(&c->background);
     hws__background_stop(&c->streams);
-    hws__background_stop(&c->names);
     hws__ucx_begin();
     hws__memory_end(c);
     atomic_store(&c->cuda, NULL); /* of postings on memory that nobody registered */

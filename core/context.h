@@ -53,7 +53,6 @@ struct hws__context {
     uint32_t worker_count, opening; /* workers that are there, and on their way */
     struct hws__background background;
     struct hws__background streams; /* waits for CUDA's, see cuda_wait.c */
-    struct hws__background names;   /* resolving them may take many seconds */
     uint64_t memory_types;          /* that UCX can handle, bits by HWS_MEMORY_* */
     _Atomic(void *) cuda;           /* the CUDA context for progress, see cuda.h; null: none */
     struct hws__list memories;      /* registered, see memory.h */

@@ -6,6 +6,7 @@
 #include "lanes.h"
 #include "host.h"
 #include "listener.h"
+#include "lookup.h"
 #include "lost.h"
 #include "log.h"
 #include "multi.h"
@@ -207,6 +208,10 @@ void hws__endpoint_detach(struct hws__endpoint *ep)
     struct hws__uworker *u = ep->uworker;
     ucp_ep_h ucx = ep->ucx;
 
+    if (ep->lookup != NULL) {
+        hws__lookup_abandon(ep->lookup);
+        ep->lookup = NULL;
+    }
     hws__uworker_unrequest(ep);
     hws__upgrade_end(ep);
     hws__rkeys_detach(ep);

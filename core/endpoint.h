@@ -90,6 +90,7 @@ struct hws__endpoint {
 
     /* Client: where to. */
     struct hws__op *connect;
+    struct hws__lookup *lookup; /* of its name, under way */
     struct sockaddr_storage *addresses;
     uint32_t address_count, address_next;
     struct sockaddr_storage local;

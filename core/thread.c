@@ -5,10 +5,10 @@
 #include "error.h"
 #include "guard.h"
 #include "progress.h"
+#include "quiet_thread.h"
 #include "standby.h"
 #include "time.h"
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,7 +151,6 @@ static void without_thread(struct hws__worker *w, hws_id id)
 int32_t hws__thread_start(struct hws__worker *w, hws_id id)
 {
     pthread_attr_t attr;
-    sigset_t all, old;
     int err;
 
     pthread_attr_init(&attr);
@@ -159,10 +158,7 @@ int32_t hws__thread_start(struct hws__worker *w, hws_id id)
     if (w->cpu_words != 0) {
         set_cpus(&attr, w);
     }
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    err = pthread_create(&w->thread, &attr, loop, w);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    err = hws__quiet_thread(&w->thread, &attr, loop, w);
     pthread_attr_destroy(&attr);
     if (err != 0) {
         without_thread(w, id);

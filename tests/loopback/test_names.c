@@ -1,5 +1,5 @@
 /*
- * Host names: a name server that does not answer holds up nothing but the connections that ask it.
+ * Host names: a name server that does not answer holds up nothing but the connections that ask it, and no end.
  * INTERNAL
  * WRAP: getaddrinfo
  */
@@ -75,6 +75,49 @@ CASE(a_deadline_does_not_wait_for_the_answer)
     CHECK_CODE(WAIT(&pair, op).status, HWS_E_TIMED_OUT);
     CHECK(t_now() - start < answer_after);
     t_pair_close(&pair);
+}
+
+CASE(names_are_asked_at_the_same_time)
+{
+    enum { NAMES = 8 };
+    hws_id ops[NAMES];
+    uint64_t start;
+    t_pair pair;
+
+    answer_after = 1 * T_SECOND;
+    t_pair_listen(&pair, NULL);
+    start = t_now();
+    for (int i = 0; i < NAMES; i++) {
+        dial(&pair, SLOW, 0, &ops[i]);
+    }
+    for (int i = 0; i < NAMES; i++) {
+        CHECK_CODE(WAIT(&pair, ops[i]).status, HWS_E_RESOLVE);
+    }
+    CHECK(t_now() - start < NAMES / 2 * answer_after);
+    t_pair_close(&pair);
+}
+
+/* More names than are asked at once: some are still queued. */
+CASE(closing_does_not_wait_for_the_answer)
+{
+    enum { NAMES = 20 };
+    hws_id ids[NAMES], ops[NAMES];
+    uint64_t start;
+    t_pair pair;
+
+    answer_after = 3 * T_SECOND;
+    t_pair_listen(&pair, NULL);
+    for (int i = 0; i < NAMES; i++) {
+        ids[i] = dial(&pair, SLOW, 0, &ops[i]);
+    }
+    start = t_now();
+    CHECK(hws_close(ids[0]) >= 0);
+    CHECK_CODE(WAIT(&pair, ops[0]).status, HWS_E_CANCELED);
+    CHECK(hws_close(ids[NAMES - 1]) >= 0);
+    CHECK_CODE(WAIT(&pair, ops[NAMES - 1]).status, HWS_E_CANCELED);
+    t_pair_close(&pair);
+    CHECK(t_now() - start < answer_after);
+    t_sleep(answer_after); /* the answers come to nobody */
 }
 
 CASES_MAIN

@@ -1,0 +1,14 @@
+#include "quiet_thread.h"
+#include <signal.h>
+
+int hws__quiet_thread(pthread_t *out, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)
+{
+    sigset_t all, old;
+    int err;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old); /* a thread begins with its creator's */
+    err = pthread_create(out, attr, fn, arg);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return err;
+}
