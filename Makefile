@@ -16,7 +16,7 @@ help:
 demo:
 	@bash scripts/setup.sh
 	@cmake --preset release >/dev/null
-	@cmake --build --preset release
+	@cmake --build --preset release --target demo
 	@.venv/bin/python scripts/demo.py --build build
 
 test:
