@@ -42,6 +42,9 @@ static uint64_t ucx_features(const struct hws__context *c)
                                                           : 0);
 }
 
+/* UCX aborts where it finds none for its own thread. */
+#define DESCRIPTORS 16
+
 static int32_t init_ucx(struct hws__context *c, int profile, ucp_context_h *out)
 {
     ucp_params_t p = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED |
@@ -53,6 +56,10 @@ static int32_t init_ucx(struct hws__context *c, int profile, ucp_context_h *out)
     ucs_status_t s;
     int32_t r;
 
+    if (!hws__fd_room(DESCRIPTORS)) {
+        return hws__fail(HWS_E_NO_RESOURCE, 0, "fewer than %d descriptors are left for UCX",
+                         DESCRIPTORS);
+    }
     if ((r = hws__ucx_config(profile, (const char *const *)c->config, &config)) < 0) {
         return r;
     }

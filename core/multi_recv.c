@@ -98,6 +98,7 @@ static void copy_inline(struct hws__multi *x)
     }
 }
 
+/* The user's hook may have ended the endpoint, and with it the message. */
 static int32_t allocate(struct hws__multi *x)
 {
     x->ours = true;
@@ -108,7 +109,7 @@ static int32_t allocate(struct hws__multi *x)
         return HWS_E_ALLOCATOR;
     }
     copy_inline(x);
-    return HWS_OK;
+    return x->status;
 }
 
 /* Received: the buffer is the user's. */

@@ -488,11 +488,15 @@ void hws__op_finish(struct hws__op *op, int32_t status)
     }
 }
 
+/* An error of UCX's on an endpoint that failed is the failure's. */
+static int32_t endpoint_cause(const struct hws__endpoint *ep, int32_t code)
+{
+    return code < 0 && ep != NULL && ep->failed && ep->status != 0 ? ep->status : code;
+}
+
 int32_t hws__op_cause(const struct hws__op *op, int32_t code)
 {
-    return op->wanted != 0                                           ? op->wanted
-           : op->ep != NULL && op->ep->failed && op->ep->status != 0 ? op->ep->status
-                                                                     : code;
+    return op->wanted != 0 ? op->wanted : endpoint_cause(op->ep, code);
 }
 
 void hws__op_hold(struct hws__op *op, struct hws__uworker *u, void *request)
@@ -548,7 +552,7 @@ int32_t hws__op_pending(struct hws__post *p, struct hws__op *op, struct hws__uwo
     }
     if (op->stage == HWS__STAGE_ENDED) {
         op->stage = HWS__STAGE_FREE;
-        p->done_status = op->status;
+        p->done_status = endpoint_cause(p->ep, op->status);
         return HWS_DONE;
     }
     hws__op_take(p);

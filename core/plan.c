@@ -95,8 +95,14 @@ static int32_t check(struct plan *plan, uint64_t i)
         return r;
     }
     plan->bytes += t->length;
-    return t->memory == 0 || (plan->memories[i] = hws__memory_use(t->memory, &r)) != NULL ? HWS_OK
-                                                                                          : r;
+    if (t->memory != 0 && (plan->memories[i] = hws__memory_use(t->memory, &r)) == NULL) {
+        return r;
+    }
+    if (t->memory != 0 && plan->memories[i]->context != plan->worker->context) {
+        return hws__fail(HWS_E_INVALID, t->memory, "transfer %llu: memory of another context",
+                         (unsigned long long)i);
+    }
+    return HWS_OK;
 }
 
 static int32_t fill(struct plan *plan, const hws_transfer *transfers, uint64_t count)

@@ -151,7 +151,7 @@ static ucs_status_t meet_rndv(struct hws__op *op, struct hws__uworker *u, void *
     r = hws__fetch(&p, u, desc, length);
     if (r != HWS_OK) {
         hws__op_rejoin(op);
-        hws__op_finish(op, r == HWS_DONE ? HWS_OK : r);
+        hws__op_finish(op, r == HWS_DONE ? p.done_status : r);
     }
     return UCS_INPROGRESS;
 }

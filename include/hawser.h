@@ -370,7 +370,9 @@ typedef struct hws_context_opts {
 } hws_context_opts;
 
 /**
- * Open a context: one UCX instance with its configuration.
+ * Open a context: one UCX instance with its configuration. UCX's TCP_KEEPIDLE, TCP_KEEPINTVL and TCP_KEEPCNT (in `config`
+ * or the environment) say how long a peer over TCP may be silent before its connection is given up: at most the first and
+ * as many intervals as the last; where none is set, a second and a half, 2 s while nothing is on its way.
  * @param opts      nullable
  * @param[out] out  the id
  * @return 0, HWS_E_CONFIG (the text names the key), HWS_E_NO_UCX, HWS_E_NO_SODIUM, HWS_E_NO_DEVICE
@@ -1803,7 +1805,7 @@ typedef struct hws_transfer {
  * @param transfers  `count` entries, whose keys are all of this endpoint
  * @param count      entries, not 0
  * @param[out] out   the id; released by hws_close(), or with the endpoint
- * @return 0, HWS_E_INVALID (out of bounds, or a key of another endpoint), the error of an id
+ * @return 0, HWS_E_INVALID (out of bounds, a key of another endpoint, memory of another context), the error of an id
  * @thread any  @blocks for microseconds while another thread progresses the worker
  * @owns copies the list; the buffers are the caller's while no posting of the plan is pending
  * @since 0.1

@@ -9,6 +9,7 @@
 
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -115,6 +116,26 @@ static void run_short(uint32_t flags)
         close_one(&pair, endpoint);
     }
     t_pair_close(&pair);
+}
+
+/* UCX starts its own thread with the first context of a process. */
+CASE(descriptors_of_the_first_context)
+{
+    for (uint64_t left = 0; left < 24; left++) {
+        pid_t child = fork();
+        int status;
+
+        if (child == 0) {
+            hws_id context = 0;
+
+            limit(RLIMIT_NOFILE, t_fd_count() + left);
+            CHECK(is_want(hws_context_open(NULL, &context)));
+            exit(0);
+        }
+        CHECK(child > 0);
+        CHECK_EQ(waitpid(child, &status, 0), child);
+        CHECK_EQ(status, 0);
+    }
 }
 
 CASE_BOTH(descriptors)

@@ -350,6 +350,7 @@ CASE_BOTH(coalesce)
 struct memory {
     unsigned given, taken, fail_at;
     uint64_t bytes;
+    hws_id abort; /* an endpoint */
 };
 
 static void *give(void *arg, uint64_t length, uint32_t kind)
@@ -417,6 +418,52 @@ CASE_BOTH(allocator)
         drop(&s);
     }
     t_pair_close(&pair);
+}
+
+static void *give_and_abort(void *arg, uint64_t length, uint32_t memory_kind)
+{
+    struct memory *m = arg;
+
+    hws_abort(m->abort);
+    return give(arg, length, memory_kind);
+}
+
+/* The allocator may end what it allocates for. */
+CASE_BOTH(allocator_aborts)
+{
+    for (int unexpected = 0; unexpected < 2; unexpected++) {
+        struct memory m = {.fail_at = 0};
+        hws_multi_recv_opts opts = {.struct_size = sizeof(opts),
+                                    .alloc = give_and_abort,
+                                    .free = give_back,
+                                    .alloc_arg = &m};
+        shape s = make(dask, 6, 1);
+        hws_id recv = 0, send;
+        hws_event event;
+        t_pair pair;
+
+        open_pair(&pair, flags);
+        m.abort = pair.endpoint[1];
+        if (!unexpected) {
+            CHECK_OK(hws_multi_recv(m.abort, 3, ALL, &opts, NULL, &recv));
+        }
+        send = post(pair.endpoint[0], 3, &s);
+        if (unexpected) {
+            waiting(&pair, pair.worker[1], 1);
+            CHECK_OK(hws_multi_recv(m.abort, 3, ALL, &opts, NULL, &recv));
+        }
+        event = WAIT(&pair, recv);
+        if (event.status ==
+            HWS_OK) { /* by shared memory the parts may be there before the abort is */
+            CHECK_OK(hws_close(((const hws_multi_detail *)event.detail)->buffer));
+        } else {
+            CHECK_EQ(event.status, HWS_E_CANCELED);
+        }
+        WAIT(&pair, send);
+        CHECK_EQ(m.taken, m.given);
+        t_pair_close(&pair);
+        drop(&s);
+    }
 }
 
 /* Over a receive's limit: both sides hear of it, and the next message passes. */

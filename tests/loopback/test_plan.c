@@ -93,7 +93,7 @@ CASE_REMOTE(refused)
                       .address = remote->address,
                       .buffer = local,
                       .length = 8};
-    hws_id plan = 0, endpoint = pair->endpoint[user];
+    hws_id plan = 0, endpoint = pair->endpoint[user], other;
 
     CHECK_CODE(hws_plan_open(endpoint, &t, 0, &plan), HWS_E_INVALID);
     CHECK_CODE(hws_plan_open(endpoint, NULL, 1, &plan), HWS_E_INVALID);
@@ -106,7 +106,11 @@ CASE_REMOTE(refused)
     t.address++;
     t.memory = remote->rkey;
     CHECK_CODE(hws_plan_open(endpoint, &t, 1, &plan), HWS_E_KIND);
+    CHECK_OK(hws_context_open(NULL, &other));
+    CHECK_OK(hws_mem_register(other, local, sizeof local, NULL, &t.memory));
+    CHECK_CODE(hws_plan_open(endpoint, &t, 1, &plan), HWS_E_INVALID);
     CHECK_EQ(plan, 0);
+    CHECK_OK(hws_close_wait(other, t_patience())); /* nothing holds its memory */
 }
 
 /* The peer goes while a plan is under way: one final event. */
