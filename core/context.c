@@ -327,6 +327,7 @@ static int32_t fill(struct hws__context *c, const hws_context_opts *o)
     if ((r = copy_config(c, o->config)) < 0 || (r = copy_psk(c, o)) < 0) {
         return r;
     }
+    c->silence = hws__silence_of((const char *const *)c->config);
     c->ipv6 = wants_ipv6(c);
     c->upgrades = profile == HWS__PROFILE_MAIN && hws__ucx_at_least(1, 14) && !hws__rdma_present();
     hws__devices_read(&c->devices);

@@ -7,6 +7,7 @@
 #include "background.h"
 #include "devices.h"
 #include "handle.h"
+#include "silence.h"
 #include <ucp/api/ucp.h>
 
 /** Workers of one context at most (hws_worker_open()). */
@@ -38,7 +39,8 @@ struct hws__context {
     bool dev_shm;  /* the user chose the transports: segments may lie in /dev/shm */
     bool no_shm;   /* not to be had: opened without shared memory */
     bool upgrades; /* connections begin by TCP, see upgrade.h */
-    bool ipv6;     /* TCP_AF_PRIO names inet6 first, see hws__context_family() */
+    struct hws__silence silence;
+    bool ipv6; /* TCP_AF_PRIO names inet6 first, see hws__context_family() */
     char name[64];
     unsigned char *psk;
     size_t psk_length;

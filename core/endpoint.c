@@ -302,7 +302,7 @@ void hws__endpoint_opened(struct hws__endpoint *ep)
     }
     hws__endpoint_addresses(ep);
     if (ep->upgrade.line != NULL) {
-        hws__sockets_watch_peer(ep->upgrade.line_worker->efd);
+        hws__sockets_watch_peer(ep->upgrade.line_worker->efd, &ep->worker->context->silence);
     } else if (ep->transports & HWS_TRANSPORT_TCP) {
         hws__lost_watch(ep->uworker);
     }

@@ -4,7 +4,7 @@
 
 void hws__lost_watch(struct hws__uworker *u)
 {
-    hws__sockets_watch_peer(u->efd);
+    hws__sockets_watch_peer(u->efd, &u->worker->context->silence);
     u->by_tcp = true;
     hws__lost_expect(u);
 }
@@ -30,7 +30,8 @@ void hws__lost_check(struct hws__worker *w, uint64_t now)
 
         if (u->by_tcp) {
             /* A rendezvous that waits for its receiver has nothing on its way. */
-            again |= hws__sockets_end_lost(u->efd, u->pending != 0) || u->hot || u->pending != 0;
+            again |= hws__sockets_end_lost(u->efd, &w->context->silence, u->pending != 0) ||
+                     u->hot || u->pending != 0;
         }
     }
     w->lost_due = again ? now + HWS__LOST_NS : UINT64_MAX;

@@ -66,32 +66,28 @@ static int option(int fd, int name)
 
 static void keep_alive(int fd, void *arg)
 {
-    const int on = 1, seconds = 1, probes = 1;
+    const struct hws__silence *s = arg;
+    const int on = 1;
 
-    (void)arg;
     if (option(fd, SO_PROTOCOL) == IPPROTO_TCP && option(fd, SO_KEEPALIVE) == 0) {
-        setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
-        setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);
-        setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &s->idle_s, sizeof s->idle_s);
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &s->interval_s, sizeof s->interval_s);
+        setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &s->probes, sizeof s->probes);
         setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     }
 }
 
-void hws__sockets_watch_peer(int efd)
+void hws__sockets_watch_peer(int efd, const struct hws__silence *s)
 {
-    struct below b = {keep_alive, NULL};
+    struct hws__silence copy = *s;
+    struct below b = {keep_alive, &copy};
 
     for_each_watched(efd, visit_below, &b);
 }
 
-/* How long a peer may acknowledge nothing of what is on its way. */
-#define SILENT_MS 1200u
-/* The same where only the kernel's question is. */
-#define MUTE_MS 1500u
-
-static bool lost(const struct tcp_info *t)
+static bool lost(const struct tcp_info *t, const struct hws__silence *s)
 {
-    if (t->tcpi_last_ack_recv < SILENT_MS) {
+    if (t->tcpi_last_ack_recv < s->unheard_ms) {
         return false;
     }
     if (t->tcpi_unacked == 0) {
@@ -101,13 +97,14 @@ static bool lost(const struct tcp_info *t)
     return t->tcpi_retransmits > 2 || (t->tcpi_retransmits == 2 && t->tcpi_last_data_sent >= 400);
 }
 
-/* The kernel's own question, asked after a second of silence, has no answer. It would wait for a second itself. */
-static bool mute(const struct tcp_info *t)
+/* The kernel's own question has no answer, for which it would wait longer itself. */
+static bool mute(const struct tcp_info *t, const struct hws__silence *s)
 {
-    return t->tcpi_probes != 0 && t->tcpi_last_ack_recv >= MUTE_MS;
+    return t->tcpi_probes != 0 && t->tcpi_last_ack_recv >= s->mute_ms;
 }
 
 struct looked {
+    const struct hws__silence *silence;
     bool expects; /* something of the peer, though nothing may be on its way to it */
     bool waiting; /* something is on its way */
 };
@@ -125,7 +122,7 @@ static void end_if_lost(int fd, void *arg)
         (t.tcpi_state != TCP_ESTABLISHED && t.tcpi_state != TCP_CLOSE_WAIT)) {
         return;
     }
-    if (queued != 0 ? lost(&t) : mute(&t)) {
+    if (queued != 0 ? lost(&t, l->silence) : mute(&t, l->silence)) {
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
         shutdown(fd, SHUT_RDWR);
     } else {
@@ -133,9 +130,9 @@ static void end_if_lost(int fd, void *arg)
     }
 }
 
-bool hws__sockets_end_lost(int efd, bool expects)
+bool hws__sockets_end_lost(int efd, const struct hws__silence *s, bool expects)
 {
-    struct looked l = {.expects = expects};
+    struct looked l = {.silence = s, .expects = expects};
     struct below b = {end_if_lost, &l};
 
     for_each_watched(efd, visit_below, &b);

@@ -4,6 +4,7 @@
 #ifndef HWS_CORE_SOCKETS_H
 #define HWS_CORE_SOCKETS_H
 
+#include "silence.h"
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,19 +12,18 @@
 
 /**
  * Have the system notice an idle peer that is lost: give the data sockets of a UCX worker keepalive
- * (idle 1 s, interval 1 s, 1 probe) where UCX has set none: it does so at its own first look at a
- * connection only, 20 s after the start.
+ * where UCX has set none: it does so at its own first look at a connection only, 20 s after the start.
  * @param efd  the event descriptor of the UCX worker
  */
-void hws__sockets_watch_peer(int efd);
+void hws__sockets_watch_peer(int efd, const struct hws__silence *s);
 
 /**
- * Shut down those data sockets of a UCX worker whose peer has acknowledged nothing for more than a
- * second of what is on its way. A peer that takes nothing still acknowledges.
+ * Shut down those data sockets of a UCX worker whose peer has acknowledged nothing for too long of
+ * what is on its way. A peer that takes nothing still acknowledges.
  * @param expects  the peer is to do something: those are shut down, too, that do not answer keepalive
  * @return whether anything is on its way on the others
  */
-bool hws__sockets_end_lost(int efd, bool expects);
+bool hws__sockets_end_lost(int efd, const struct hws__silence *s, bool expects);
 
 /** Call fn with each descriptor of this process until it returns true. Returns that one, or -1. */
 int hws__sockets_each(bool (*fn)(int fd, void *arg), void *arg);

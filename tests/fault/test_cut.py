@@ -7,6 +7,7 @@ TIMEOUT: 180
 
 import os
 import sys
+import threading
 import time
 
 sys.path.insert(0, os.path.join(os.environ.get("HAWSER_SOURCE_DIR", "."), "tests"))
@@ -15,9 +16,11 @@ from support.peers import SANITIZED, Hosts, dial, run, serve
 SLACK = 1000 if SANITIZED else 0
 
 
-def pair(hosts):
-    server = serve("--host", "0.0.0.0", "--close", "500", prefix=hosts.inside(0, "unshare", "--ipc"))
-    client = dial(hosts.addresses[0], server.port, "--close", "500", prefix=hosts.inside(1, "unshare", "--ipc"))
+def pair(hosts, *environment):
+    server = serve("--host", "0.0.0.0", "--close", "500", prefix=hosts.inside(0, "unshare", "--ipc", *environment))
+    client = dial(
+        hosts.addresses[0], server.port, "--close", "500", prefix=hosts.inside(1, "unshare", "--ipc", *environment)
+    )
     server.hear("accepted")
     client.echo(8)
     return server, client
@@ -91,6 +94,20 @@ def waiting(hosts):
     finish(client, server)
 
 
+PATIENT = ("env", "UCX_TCP_KEEPIDLE=4s", "UCX_TCP_KEEPINTVL=2s", "UCX_TCP_KEEPCNT=3")
+
+
+def patient(hosts):
+    """UCX's settings of keepalive let a link be down for longer, with data on its way too."""
+    server, client = pair(hosts, *PATIENT)
+    cut(hosts)
+    repair = threading.Timer(4, mend, (hosts,))
+    repair.start()
+    client.echo(8)
+    repair.join()
+    finish(client, server)
+
+
 def mend(hosts):
     assert run("ip", "-n", hosts.names[1], "link", "set", hosts.links[1], "up")
     for host in range(2):
@@ -107,6 +124,7 @@ def main():
         ("pending operations", with_operations),
         ("a rendezvous that waits", waiting),
         ("again, after mending", idle),
+        ("a link that is down for a while", patient),
     )
     try:
         for name, case in cases:

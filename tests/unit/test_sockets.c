@@ -201,7 +201,7 @@ Test(sockets, keepalive_of_others_is_left_alone)
     setsockopt(accepted, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     cr_assert_eq(epoll_ctl(inner, EPOLL_CTL_ADD, accepted, &e), 0);
     cr_assert_eq(epoll_ctl(outer, EPOLL_CTL_ADD, inner, &e), 0);
-    hws__sockets_watch_peer(outer);
+    hws__sockets_watch_peer(outer, &hws__silence_default);
     cr_assert_eq(tcp_option(accepted, TCP_KEEPIDLE), 77);
     close(inner);
     close(outer);
@@ -221,7 +221,7 @@ Test(sockets, keepalive_reaches_the_tcp_sockets_of_a_worker)
     cr_assert_eq(epoll_ctl(inner, EPOLL_CTL_ADD, pipes[0], &e), 0);
     cr_assert_eq(epoll_ctl(outer, EPOLL_CTL_ADD, inner, &e), 0);
     cr_assert_eq(epoll_ctl(outer, EPOLL_CTL_ADD, pipes[0], &e), 0);
-    hws__sockets_watch_peer(outer);
+    hws__sockets_watch_peer(outer, &hws__silence_default);
     cr_assert_eq(tcp_option(accepted, TCP_KEEPIDLE), 1);
     cr_assert_eq(tcp_option(accepted, TCP_KEEPINTVL), 1);
     cr_assert_eq(tcp_option(accepted, TCP_KEEPCNT), 1);
@@ -229,8 +229,8 @@ Test(sockets, keepalive_reaches_the_tcp_sockets_of_a_worker)
     cr_assert_eq(keepalive(client), 0, "others are left alone");
     close(inner);
     close(outer);
-    hws__sockets_watch_peer(-1);
-    hws__sockets_watch_peer(outer);
+    hws__sockets_watch_peer(-1, &hws__silence_default);
+    hws__sockets_watch_peer(outer, &hws__silence_default);
     close(client);
     close(accepted);
 }
@@ -245,18 +245,20 @@ Test(sockets, a_peer_that_reads_nothing_is_not_lost, .timeout = 60)
 
     cr_assert_eq(epoll_ctl(inner, EPOLL_CTL_ADD, client, &e), 0);
     cr_assert_eq(epoll_ctl(outer, EPOLL_CTL_ADD, inner, &e), 0);
-    cr_assert_not(hws__sockets_end_lost(outer, false), "nothing is on its way");
+    cr_assert_not(hws__sockets_end_lost(outer, &hws__silence_default, false),
+                  "nothing is on its way");
     while (send(client, data, sizeof data, MSG_DONTWAIT) > 0) {}
     for (int i = 0; i < 40; i++) {
         usleep(100000);
-        cr_assert(hws__sockets_end_lost(outer, false), "more is on its way than the peer takes");
+        cr_assert(hws__sockets_end_lost(outer, &hws__silence_default, false),
+                  "more is on its way than the peer takes");
     }
     while (recv(accepted, data, sizeof data, MSG_DONTWAIT) > 0) {}
     /* Nothing on its way for longer than keepalive's question and its answer take. */
-    hws__sockets_watch_peer(outer);
+    hws__sockets_watch_peer(outer, &hws__silence_default);
     for (int i = 0; i < 30; i++) {
         usleep(100000);
-        hws__sockets_end_lost(outer, true);
+        hws__sockets_end_lost(outer, &hws__silence_default, true);
     }
     cr_assert_gt(send(client, data, 1, MSG_DONTWAIT | MSG_NOSIGNAL), 0, "shut down");
     close(inner);

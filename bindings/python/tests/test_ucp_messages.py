@@ -156,6 +156,23 @@ async def test_active_messages(size, wait_first, allocator):
     listener.close()
 
 
+@pytest.mark.parametrize("tls", ["tcp,self", "all"])
+@pytest.mark.parametrize("size", [4096, 32768, 1 << 19])
+async def test_what_was_sent_before_closing_is_there_after_it(tls, size):
+    ucp.init(options={"TLS": tls, "RNDV_THRESH": "8192"})
+    received = []
+
+    async def server(ep):
+        received.append(await ep.am_recv())
+
+    listener, client = await connected(server)
+    await asyncio.sleep(0.1)
+    await client.am_send(bytearray(size))
+    await client.close()
+    assert len(received) == 1
+    listener.close()
+
+
 async def test_refused_buffers():
     kept = []
     listener, client = await connected(kept.append)

@@ -1,8 +1,10 @@
 """UCXX programs: its synchronous core. TIMEOUT: 300"""
 
+import logging
 import multiprocessing
 import os
 import pickle
+import time
 
 import pytest
 from ucp_support import event_loop_policy, mp  # noqa: F401
@@ -72,6 +74,26 @@ def end_of(api, progress_mode):
     else:
         worker.start_progress_thread()
     return worker
+
+
+def test_the_progress_thread_outlives_its_start_callback(caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("ucx"), "propagate", True)
+
+    def fail(_):
+        raise RuntimeError("no GPU")
+
+    worker = libucxx.UCXWorker(libucxx.UCXContext(feature_flags=(Feature.TAG, Feature.WAKEUP)))
+    worker.set_progress_thread_start_callback(fail, cb_args=(0,))
+    worker.start_progress_thread()
+    ep = libucxx.UCXEndpoint.create_from_worker_address(worker, worker.address, endpoint_error_handling=False)
+    into = bytearray(4)
+    requests = [ep.tag_recv(Array(into), tag=UCXXTag(1)), ep.tag_send(Array(b"data"), tag=UCXXTag(1))]
+    end = time.monotonic() + 10
+    while not all(request.completed for request in requests) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert into == b"data"
+    assert "no GPU" in caplog.text
+    worker.stop_progress_thread()
 
 
 def accepted(worker, tell, progress_mode="blocking"):

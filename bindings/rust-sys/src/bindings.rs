@@ -1473,7 +1473,7 @@ unsafe extern "C" {
     /// Threads: any. Blocks: while the libraries are loaded, the first time. Owns: nothing. Returns: 0: yes; HWS_E_UNSUPPORTED: no (the text names the version that can), HWS_E_INVALID (no such feature), or as hws_library_open().
     pub fn hws_query_feature(feature: u32) -> i32;
 
-    /// Open a context: one UCX instance with its configuration.
+    /// Open a context: one UCX instance with its configuration. UCX's TCP_KEEPIDLE, TCP_KEEPINTVL and TCP_KEEPCNT (in `config` or the environment) say how long a peer over TCP may be silent before its connection is given up: at most the first and as many intervals as the last; where none is set, a second and a half, 2 s while nothing is on its way.
     ///
     /// Threads: any. Blocks: for milliseconds. Owns: copies everything in opts. Returns: 0, HWS_E_CONFIG (the text names the key), HWS_E_NO_UCX, HWS_E_NO_SODIUM, HWS_E_NO_DEVICE.
     pub fn hws_context_open(opts: *const hws_context_opts, out: *mut hws_id) -> i32;
@@ -1849,7 +1849,7 @@ unsafe extern "C" {
 
     /// Prepare a list of transfers with one peer.
     ///
-    /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: copies the list; the buffers are the caller's while no posting of the plan is pending. Returns: 0, HWS_E_INVALID (out of bounds, or a key of another endpoint), the error of an id.
+    /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: copies the list; the buffers are the caller's while no posting of the plan is pending. Returns: 0, HWS_E_INVALID (out of bounds, a key of another endpoint, memory of another context), the error of an id.
     pub fn hws_plan_open(endpoint: hws_id, transfers: *const hws_transfer, count: u64, out: *mut hws_id) -> i32;
 
     /// Post all transfers of a plan, in any order. Its one final event means that all have ended and that what was written is in the peer's memory; `length` is the sum of their bytes, `status` the first failure.

@@ -28,6 +28,12 @@ _MODES = {
 }
 
 
+def _mode_of(progress: str) -> c.Progress:
+    if progress not in _MODES:
+        raise ValueError(f"progress is one of {', '.join(_MODES)}, not {progress!r}")
+    return _MODES[progress]
+
+
 class Worker(_core.Worker):
     """A progress domain. Whoever waits on it makes its progress.
 
@@ -67,7 +73,7 @@ class Worker(_core.Worker):
         self._leaving: set[Any] = set()  # what is being closed and perhaps nobody else holds any more
         self.backlog = backlog
         flags = c.WorkerFlag.STANDBY if standby else 0
-        self._open(context.id, _MODES[progress], flags, name, 0, int(spin * 1e9), spares)
+        self._open(context.id, _mode_of(progress), flags, name, 0, int(spin * 1e9), spares)
         self._state = "open"
         if context.has("am"):
             for id in am_ids:

@@ -222,6 +222,42 @@ def test_key_file(tmp_path):
         assert _config.context_options()["psk"] == b"0123456789abcdef"
 
 
+async def test_a_key_file_that_cannot_be_read_is_refused_at_once(tmp_path):
+    with dask.config.set({"distributed.comm.ucx.psk-file": str(tmp_path / "none")}):
+        with pytest.raises(RuntimeError, match=r"psk-file cannot be read: .*none"):
+            await connect("ucx://127.0.0.1:1", timeout=30)
+
+
+async def test_a_progress_mode_that_is_none_is_refused_by_name():
+    with dask.config.set({"distributed.comm.ucx.progress": "nonsense"}):
+        with pytest.raises(ValueError, match="blocking, thread, thread-polling, not 'nonsense'"):
+            await connect("ucx://127.0.0.1:1", timeout=30)
+
+
+@pytest.mark.parametrize(
+    "timeout, idle, interval, probes", [("30s", 10, 2, 10), ("2s", 1, 1, 1), ("5s", 1, 1, 4), ("600s", 150, 45, 10)]
+)
+def test_a_peer_may_be_silent_as_long_as_over_tcp(timeout, idle, interval, probes):
+    with dask.config.set({"distributed.comm.timeouts.tcp": timeout}):
+        config = _config.context_options()["config"]
+    assert config["TCP_KEEPIDLE"] == f"{idle}s"
+    assert config["TCP_KEEPINTVL"] == f"{interval}s"
+    assert config["TCP_KEEPCNT"] == str(probes)
+
+
+def test_settings_of_keepalive_are_kept(monkeypatch):
+    with dask.config.set({"distributed.comm.ucx.environment": {"tcp-keepidle": "3s"}}):
+        config = _config.context_options()["config"]
+        assert config["TCP_KEEPIDLE"] == "3s" and "TCP_KEEPCNT" not in config
+    monkeypatch.setenv("UCX_TCP_KEEPCNT", "5")
+    assert "TCP_KEEPIDLE" not in _config.context_options()["config"]
+
+
+def test_the_first_name_of_the_settings_still_counts():
+    with dask.config.set({"distributed.ucx.tcp": True}):
+        assert _config.ucx_config()["TLS"].startswith("tcp")
+
+
 def test_defaults_fit_the_schema():
     files = resources.files("hawser.dask")
     schema = yaml.safe_load(files.joinpath("dask-schema.yaml").read_text())

@@ -19,8 +19,8 @@ from ._usable import check, create_cuda_context, no_cuda, no_infiniband
 
 log = logging.getLogger("hawser.dask")
 
-# The first one where a key is set wins.
-NAMESPACES = ("distributed-ucxx", "distributed.comm.ucx")
+# The first one where a key is set wins. Dask makes the last one of `ucx`, which Dask-CUDA's first releases read.
+NAMESPACES = ("distributed-ucxx", "distributed.comm.ucx", "distributed.ucx")
 
 
 def load_defaults() -> None:
@@ -182,10 +182,32 @@ def ucx_config(ipv6: bool = False) -> dict[str, str]:
     return config
 
 
+def _keepalive(chosen: Mapping[str, str]) -> dict[str, str]:
+    """UCX's settings by which a peer on another host may be silent as long as over tcp, unless there are some."""
+    keys = ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT")
+    if any(key in chosen or f"UCX_{key}" in os.environ for key in keys):
+        return {}
+    timeout = dask.config.get("distributed.comm.timeouts.tcp", "30s")
+    seconds = max(2, int(parse_timedelta(timeout, default="seconds")))
+    probes = min(10, seconds - 1)
+    interval = max(1, seconds * 3 // 4 // probes)
+    idle = seconds - probes * interval
+    return dict(zip(keys, (f"{idle}s", f"{interval}s", str(probes)), strict=True))
+
+
+def _read_key(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read().strip()
+    except OSError as e:
+        # Not an OSError: Dask would try again and again.
+        raise RuntimeError(f"the key of distributed.comm.ucx.psk-file cannot be read: {e}") from e
+
+
 def context_options(ipv6: bool = False) -> dict[str, Any]:
     """The arguments of hawser.Context."""
-    options: dict[str, Any] = {"features": ("am",), "config": ucx_config(ipv6), "name": "dask"}
+    config = ucx_config(ipv6)
+    options: dict[str, Any] = {"features": ("am",), "config": {**_keepalive(config), **config}, "name": "dask"}
     if path := setting("psk-file"):
-        with open(path, "rb") as file:
-            options["psk"] = file.read().strip()
+        options["psk"] = _read_key(path)
     return options

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import logging
 import select
 import threading
 from collections import deque
@@ -21,6 +22,8 @@ from ..exceptions import *  # noqa: F403
 from ..exceptions import UCXInvalidParamError, convert
 from .arr import Array, asarray
 from .requests import AmRequest, UCXBufferRequest, UCXBufferRequests, UCXRequest, empty
+
+logger = logging.getLogger("ucx")
 
 _ALL = (1 << 64) - 1
 _FOREVER_SECONDS = 0.1
@@ -327,7 +330,10 @@ class UCXWorker(ucx_api.UCXWorker):
 
 def _progress_thread(worker: Any, stop: threading.Event, on_start: Callable[[], None] | None, polling: bool) -> None:
     if on_start is not None:
-        on_start()
+        try:
+            on_start()
+        except Exception:
+            logger.exception("the start callback of the progress thread failed; the thread goes on")
     while not stop.is_set():
         if not worker.progress() and not polling and worker._arm():
             select.select([worker.fd], [], [], _FOREVER_SECONDS)

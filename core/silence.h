@@ -1,0 +1,26 @@
+/*
+ * How long a peer over TCP may be silent before its connection is given up: by UCX's own settings of keepalive,
+ * TCP_KEEPIDLE, TCP_KEEPINTVL and TCP_KEEPCNT. The kernel heeds them on idle connections, and this library on those
+ * where something is on its way.
+ */
+#ifndef HWS_CORE_SILENCE_H
+#define HWS_CORE_SILENCE_H
+
+#include <stdint.h>
+
+struct hws__silence {
+    int idle_s, interval_s, probes; /* of the kernel's keepalive */
+    uint32_t unheard_ms;            /* nothing of what is on its way is acknowledged */
+    uint32_t mute_ms; /* something is expected, and the kernel's question has no answer */
+};
+
+/** A peer is given up after about a second and a half. */
+extern const struct hws__silence hws__silence_default;
+
+/**
+ * As the user's settings say, those of a context or of the environment; the default where there are none.
+ * @param pairs  key, value, ..., null
+ */
+struct hws__silence hws__silence_of(const char *const *pairs);
+
+#endif
