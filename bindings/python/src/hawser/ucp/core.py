@@ -494,12 +494,12 @@ class Endpoint(_core.UcpEndpoint):
                 say = logger.debug if quiet else logging.error
                 say("UCX failed closing worker %s: %r", hex(self._uid), error)
         finally:
-            if not self._is_closed():
-                assert self._ctx is not None
-                # A peer in this loop takes what came before the end; over TCP it comes in the second turn.
-                for _ in range(2):
-                    self._ctx.worker.progress()
-                    await asyncio.sleep(0)
+            # A peer in this loop takes what came before the end; over TCP it comes in the second turn.
+            for _ in range(2):
+                if self._ctx is None or self._is_closed():
+                    break
+                self._ctx.worker.progress()
+                await asyncio.sleep(0)
             self.abort()
 
     # ---- Tags ----
