@@ -42,8 +42,18 @@ static uint64_t ucx_features(const struct hws__context *c)
                                                           : 0);
 }
 
-/* UCX aborts where it finds none for its own thread. */
+/* For UCX's libraries and its own thread: it aborts where the thread finds none. */
 #define DESCRIPTORS 16
+
+static int32_t find_room(void)
+{
+    hws__fd_limit_raise();
+    if (!hws__fd_room(DESCRIPTORS)) {
+        return hws__fail(HWS_E_NO_RESOURCE, 0, "fewer than %d descriptors are left for UCX",
+                         DESCRIPTORS);
+    }
+    return HWS_OK;
+}
 
 static int32_t init_ucx(struct hws__context *c, int profile, ucp_context_h *out)
 {
@@ -56,11 +66,8 @@ static int32_t init_ucx(struct hws__context *c, int profile, ucp_context_h *out)
     ucs_status_t s;
     int32_t r;
 
-    if (!hws__fd_room(DESCRIPTORS)) {
-        return hws__fail(HWS_E_NO_RESOURCE, 0, "fewer than %d descriptors are left for UCX",
-                         DESCRIPTORS);
-    }
-    if ((r = hws__ucx_config(profile, (const char *const *)c->config, &config)) < 0) {
+    if ((r = find_room()) < 0 ||
+        (r = hws__ucx_config(profile, (const char *const *)c->config, &config)) < 0) {
         return r;
     }
     hws__ucx_begin();
@@ -347,10 +354,10 @@ int32_t hws_context_open(const hws_context_opts *opts, hws_id *out)
     if (out == NULL) {
         return hws__fail(HWS_E_INVALID, 0, "out is null");
     }
-    if ((r = hws__options(&o, sizeof o, opts, "context")) < 0 || (r = hws__ucx_load(o.ucx)) < 0) {
+    if ((r = hws__options(&o, sizeof o, opts, "context")) < 0 || (r = find_room()) < 0 ||
+        (r = hws__ucx_load(o.ucx)) < 0) {
         return r;
     }
-    hws__fd_limit_raise();
     c = (struct hws__context *)(void *)hws__obj_alloc(&hws__objects, HWS_KIND_CONTEXT, sizeof *c,
                                                       HWS__KEEP(struct hws__context, ucx));
     if (c == NULL) {

@@ -62,6 +62,16 @@ static int is_want(int32_t code)
     }
 }
 
+/* As a limit it leaves no descriptor, whatever lies above. */
+static uint64_t lowest_free(void)
+{
+    int fd = dup(STDERR_FILENO);
+
+    CHECK(fd >= 0);
+    close(fd);
+    return (uint64_t)fd;
+}
+
 /* One more connection, if there is enough for it. */
 static int32_t one_more(t_pair *pair, uint32_t flags, hws_id *endpoint)
 {
@@ -118,7 +128,7 @@ static void run_short(uint32_t flags)
     t_pair_close(&pair);
 }
 
-/* UCX starts its own thread with the first context of a process. */
+/* The first context of a process opens UCX's libraries and starts UCX's own thread. */
 CASE(descriptors_of_the_first_context)
 {
     for (uint64_t left = 0; left < 24; left++) {
@@ -128,7 +138,7 @@ CASE(descriptors_of_the_first_context)
         if (child == 0) {
             hws_id context = 0;
 
-            limit(RLIMIT_NOFILE, t_fd_count() + left);
+            limit(RLIMIT_NOFILE, lowest_free() + left);
             CHECK(is_want(hws_context_open(NULL, &context)));
             exit(0);
         }
@@ -171,16 +181,6 @@ static int listening(uint16_t ports[256])
         }
     }
     return n;
-}
-
-/* As a limit it leaves no descriptor, whatever lies above. */
-static uint64_t lowest_free(void)
-{
-    int fd = dup(STDERR_FILENO);
-
-    CHECK(fd >= 0);
-    close(fd);
-    return (uint64_t)fd;
 }
 
 /* Another process knocks at each port that is in `ports` and not in `spared`. */
