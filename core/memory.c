@@ -4,6 +4,7 @@
 #include "exit.h"
 #include "guard.h"
 #include "options.h"
+#include "segment.h"
 #include "ucx_loader.h"
 #include <string.h>
 #include <sys/random.h>
@@ -93,6 +94,7 @@ static ucs_status_t query(struct hws__memory *m)
         if (m->allocated) {
             m->base = a.address;
             m->length = a.length;
+            m->segment = hws__segment_of(a.address);
         }
         m->memory_kind = (uint32_t)a.mem_type;
     }
@@ -195,6 +197,7 @@ static int32_t open_memory(hws_id context, void *base, uint64_t length, const hw
     m->length = length;
     m->allocated = allocate;
     m->cuda = NULL;
+    m->segment = 0;
     hws__list_init(&m->link);
     pthread_mutex_lock(&lock);
     if ((r = add(context, m, &o)) == HWS_OK) {
@@ -377,6 +380,7 @@ static int32_t pack(struct hws__memory *m, struct hws__packed *out)
 
     out->memory = m->obj.id;
     out->key = m->key;
+    out->segment = m->segment;
     out->base = (uint64_t)(uintptr_t)m->base;
     out->length = m->length;
     out->memory_kind = m->memory_kind;

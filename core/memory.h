@@ -17,8 +17,9 @@ struct hws__memory {
     uint64_t length;
     uint64_t key; /* random: a peer that knows it was given it */
     uint32_t memory_kind;
-    uint32_t access; /* HWS_MEM_* */
-    void *cuda;      /* the CUDA context it was registered in, see cuda.h; null: none */
+    uint32_t access;  /* HWS_MEM_* */
+    uint64_t segment; /* that it lies in, see segment.h; 0: none */
+    void *cuda;       /* the CUDA context it was registered in, see cuda.h; null: none */
     bool allocated;
     bool closing;  /* goes with its last use */
     uint32_t uses; /* plans and answers that hold it */
@@ -43,7 +44,7 @@ struct hws__packed {
     void *ucx;
     size_t ucx_length;
     hws_id memory;
-    uint64_t key, base, length;
+    uint64_t key, segment, base, length;
     uint32_t memory_kind;
 };
 

@@ -5,6 +5,7 @@
 #include "options.h"
 #include "progress.h"
 #include "rkey_blob.h"
+#include "segment.h"
 #include "ucx_find.h"
 #include "ucx_loader.h"
 #include <string.h>
@@ -132,36 +133,59 @@ static void add(struct hws__rkey *k)
     hws__list_append(&k->uworker->rkeys, &k->of_uworker);
 }
 
-/* Find the way to the memory; UCX's status if there is none. */
-static ucs_status_t choose(struct hws__rkey *k, const void *packed)
+/* UCX's own key is its only way to the memory. */
+static ucs_status_t use_ucx(struct hws__rkey *k, const void *packed)
 {
-    const struct hws__endpoint *ep = k->ep;
-    void *at;
-    ucs_status_t s;
+    ucs_status_t s = hws__ucx.ucp_ep_rkey_unpack(k->ep->ucx, packed, &k->ucx);
 
-    k->way = ep->raw || (ep->transports & HWS_TRANSPORT_RDMA) ? HWS__WAY_UCX : HWS__WAY_MESSAGES;
-    if (k->way == HWS__WAY_MESSAGES && k->memory_kind == HWS_MEMORY_CUDA) {
-        return UCS_ERR_UNSUPPORTED; /* its owner would execute the messages by the processor */
-    }
-    if (k->way == HWS__WAY_MESSAGES &&
-        ((ep->transports & HWS_TRANSPORT_SHM) == 0 || k->memory_kind != HWS_MEMORY_HOST)) {
-        return UCS_OK;
-    }
-    if ((s = hws__ucx.ucp_ep_rkey_unpack(ep->ucx, packed, &k->ucx)) != UCS_OK) {
+    if (s == UCS_OK) {
+        add(k);
+    } else {
         k->ucx = NULL;
-        return k->way == HWS__WAY_UCX ? s : UCS_OK;
     }
-    if (k->way == HWS__WAY_MESSAGES && pointer(k, k->base, &at) == UCS_OK) {
+    return s;
+}
+
+/* Map the memory; if that cannot be, messages reach it. */
+static void map(struct hws__rkey *k, const void *packed)
+{
+    void *at;
+
+    if (hws__ucx.ucp_ep_rkey_unpack(k->ep->ucx, packed, &k->ucx) != UCS_OK) {
+        k->ucx = NULL;
+    } else if (pointer(k, k->base, &at) == UCS_OK) {
         k->way = HWS__WAY_DIRECT;
         k->direct = at;
-    }
-    if (k->way == HWS__WAY_MESSAGES) {
+        add(k);
+    } else {
         hws__ucx.ucp_rkey_destroy(k->ucx);
         k->ucx = NULL;
-    } else {
-        add(k);
     }
-    return UCS_OK;
+}
+
+/* Find the way to the memory; UCX's status if there is none. */
+static ucs_status_t choose(struct hws__rkey *k, const struct hws__rkey_blob *b)
+{
+    const struct hws__endpoint *ep = k->ep;
+    const bool near = (ep->transports & HWS_TRANSPORT_SHM) != 0;
+    const void *held = near ? hws__segment_hold(b->segment) : NULL;
+    ucs_status_t s = UCS_OK;
+
+    k->way = ep->raw || (ep->transports & HWS_TRANSPORT_RDMA) ? HWS__WAY_UCX : HWS__WAY_MESSAGES;
+    if (near && b->segment != 0 && held == NULL) {
+        /* Several versions of UCX (1.13, 1.17, 1.18) crash on the key of a segment that is gone. */
+        s = k->way == HWS__WAY_UCX ? UCS_ERR_UNREACHABLE : UCS_OK;
+    } else if (k->way == HWS__WAY_UCX) {
+        s = use_ucx(k, b->ucx);
+    } else if (k->memory_kind == HWS_MEMORY_CUDA) {
+        s = UCS_ERR_UNSUPPORTED; /* its owner would execute the messages by the processor */
+    } else if (held != NULL && k->memory_kind == HWS_MEMORY_HOST) {
+        map(k, b->ucx);
+    }
+    if (held != NULL) {
+        hws__segment_release(held);
+    }
+    return s;
 }
 
 /* Under ownership, with an endpoint that is open. */
@@ -184,7 +208,7 @@ static int32_t unpack(struct hws__endpoint *ep, const struct hws__rkey_blob *b, 
     k->key = b->key;
     k->memory_kind = b->memory_kind;
     hws__list_init(&k->of_uworker);
-    if ((s = choose(k, b->ucx)) != UCS_OK) {
+    if ((s = choose(k, b)) != UCS_OK) {
         hws__obj_free(&hws__objects, &k->obj);
         if (b->memory_kind == HWS_MEMORY_CUDA) {
             return hws__fail(

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define VERSION 1
+#define VERSION 2
 
 /* Little endian. UCX's own key follows. UCX reads it without looking at its length, so nothing may
  * reach it that was not packed by this library, whole. */
@@ -15,11 +15,12 @@ struct header {
     uint64_t base, length;
     uint64_t host, pid;
     uint64_t memory, key;
+    uint64_t segment;
     uint64_t ucx_length;
     uint64_t checksum; /* of everything, with this field 0 */
 };
 
-_Static_assert(sizeof(struct header) == 72, "the wire format");
+_Static_assert(sizeof(struct header) == 80, "the wire format");
 
 static const unsigned char magic[4] = {'H', 'W', 'R', 'K'};
 
@@ -58,6 +59,7 @@ void hws__rkey_blob_write(const struct hws__packed *p, void *out)
                        .pid = (uint64_t)getpid(),
                        .memory = p->memory,
                        .key = p->key,
+                       .segment = p->segment,
                        .ucx_length = p->ucx_length};
     char *rest = (char *)out + sizeof h;
 
@@ -102,6 +104,7 @@ int32_t hws__rkey_blob_read(const void *packed, uint64_t length, hws_id endpoint
                                    .pid = h.pid,
                                    .memory = h.memory,
                                    .key = h.key,
+                                   .segment = h.segment,
                                    .memory_kind = h.memory_kind,
                                    .ucx = rest};
     return HWS_OK;

@@ -10,7 +10,7 @@
 struct hws__rkey_blob {
     uint64_t base, length, host, pid;
     hws_id memory;
-    uint64_t key;
+    uint64_t key, segment; /* struct hws__memory's */
     uint32_t memory_kind;
     const void *ucx; /* UCX's own key */
 };

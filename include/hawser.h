@@ -1536,7 +1536,8 @@ HWS_API int32_t hws_rkey_pack(hws_id memory, uint32_t flags, void *packed, uint6
                               uint64_t *needed);
 
 /**
- * Make a packed key usable on one endpoint, whose peer must be the process that packed it.
+ * Make a packed key usable on one endpoint, whose peer must be the process that packed it. That the
+ * memory was closed meanwhile is not found out here: reaching for it ends the connection.
  * @param length    bytes
  * @param flags     0 or HWS_RKEY_RAW: no checks, bounds are not known
  * @param[out] out  the id; released by hws_close(), or with the endpoint

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { MINOR_AT = 5, CHECKSUM_AT = 64, HEADER = 72 };
+enum { MINOR_AT = 5, CHECKSUM_AT = 72, HEADER = 80 };
 
 static int32_t look(const unsigned char *data, size_t size)
 {

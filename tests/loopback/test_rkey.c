@@ -207,6 +207,29 @@ CASE_REMOTE(released_under_way)
     free(in);
 }
 
+/* What was told a peer may be gone when it acts: shared memory, too, whose key UCX cannot bear then. */
+CASE(memory_is_gone)
+{
+    for (int i = 0; i < 4; i++) {
+        uint64_t length;
+        hws_id rkey = 0, op = 0;
+        char byte;
+        t_pair pair;
+        t_remote remote;
+
+        t_remote_pair(&pair, i & 1 ? HWS_ENDPOINT_TCP_ONLY : 0);
+        t_remote_open(&remote, &pair, 1, i < 2, 4096);
+        void *packed = t_pack(remote.memory, &length);
+        t_remote_close(&remote);
+        CHECK_OK(hws_rkey_unpack(pair.endpoint[0], packed, length, 0, &rkey));
+        CHECK_OK(hws_get(rkey, remote.address, &byte, 1, NULL, &op));
+        CHECK_EQ(WAIT(&pair, op).status, HWS_E_CONNECTION_RESET);
+        CHECK_OK(hws_close(rkey));
+        free(packed);
+        t_pair_close(&pair);
+    }
+}
+
 /* A key is closed while operations by it are under way: they end as if it were not. */
 CASE_REMOTE(key_closed_under_way)
 {

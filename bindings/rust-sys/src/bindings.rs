@@ -1777,7 +1777,7 @@ unsafe extern "C" {
     /// Threads: any. Blocks: for milliseconds the first time. Owns: fills the caller's memory. Returns: 0, HWS_E_TOO_BIG if the room is too small (nothing is written), HWS_E_UNSUPPORTED (raw, without RDMA and HWS_FEATURE_UCX_RMA).
     pub fn hws_rkey_pack(memory: hws_id, flags: u32, packed: *mut c_void, size: u64, needed: *mut u64) -> i32;
 
-    /// Make a packed key usable on one endpoint, whose peer must be the process that packed it.
+    /// Make a packed key usable on one endpoint, whose peer must be the process that packed it. That the memory was closed meanwhile is not found out here: reaching for it ends the connection.
     ///
     /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: copies `packed`. Returns: 0, HWS_E_INVALID (not a key, truncated, damaged, of another process: the text tells), HWS_E_PEER_VERSION (packed by another version), HWS_E_NOT_CONNECTED, HWS_E_UNSUPPORTED.
     pub fn hws_rkey_unpack(endpoint: hws_id, packed: *const c_void, length: u64, flags: u32, out: *mut hws_id) -> i32;
