@@ -10,6 +10,14 @@
 const struct hws__silence hws__silence_default = {
     .idle_s = 1, .interval_s = 1, .probes = 1, .unheard_ms = 1200, .mute_ms = 1500};
 
+static const struct hws__silence one_host = {
+    .idle_s = 1, .interval_s = 1, .probes = 4, .unheard_ms = 5000, .mute_ms = 5000};
+
+const struct hws__silence *hws__silence_on_one_host(const struct hws__silence *s)
+{
+    return s->unheard_ms < one_host.unheard_ms ? &one_host : s;
+}
+
 /* Whole seconds, as the kernel takes them. */
 static int round_up(double value)
 {

@@ -18,6 +18,12 @@ struct hws__silence {
 extern const struct hws__silence hws__silence_default;
 
 /**
+ * Where both ends are on one host: nothing can be cut there, the kernel tells of a peer's end at once, and an
+ * answer that does not come within a second means that the host is overloaded.
+ */
+const struct hws__silence *hws__silence_on_one_host(const struct hws__silence *s);
+
+/**
  * As the user's settings say, those of a context or of the environment; the default where there are none.
  * @param pairs  key, value, ..., null
  */

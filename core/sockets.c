@@ -64,12 +64,29 @@ static int option(int fd, int name)
     return getsockopt(fd, SOL_SOCKET, name, &value, &length) == 0 ? value : -1;
 }
 
+/* Whether both ends have the same address. */
+static bool on_one_host(int fd)
+{
+    struct sockaddr_storage local, peer;
+    socklen_t length = sizeof local, peer_length = sizeof peer;
+    char text[2][64];
+
+    if (getsockname(fd, (struct sockaddr *)&local, &length) != 0 ||
+        getpeername(fd, (struct sockaddr *)&peer, &peer_length) != 0) {
+        return false;
+    }
+    hws__address_host(&local, text[0], sizeof text[0]);
+    hws__address_host(&peer, text[1], sizeof text[1]);
+    return text[0][0] != '\0' && strcmp(text[0], text[1]) == 0;
+}
+
 static void keep_alive(int fd, void *arg)
 {
     const struct hws__silence *s = arg;
     const int on = 1;
 
     if (option(fd, SO_PROTOCOL) == IPPROTO_TCP && option(fd, SO_KEEPALIVE) == 0) {
+        s = on_one_host(fd) ? hws__silence_on_one_host(s) : s;
         setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &s->idle_s, sizeof s->idle_s);
         setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &s->interval_s, sizeof s->interval_s);
         setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &s->probes, sizeof s->probes);
@@ -103,6 +120,11 @@ static bool mute(const struct tcp_info *t, const struct hws__silence *s)
     return t->tcpi_probes != 0 && t->tcpi_last_ack_recv >= s->mute_ms;
 }
 
+static bool silent(const struct tcp_info *t, int queued, const struct hws__silence *s)
+{
+    return queued != 0 ? lost(t, s) : mute(t, s);
+}
+
 struct looked {
     const struct hws__silence *silence;
     bool expects; /* something of the peer, though nothing may be on its way to it */
@@ -122,7 +144,8 @@ static void end_if_lost(int fd, void *arg)
         (t.tcpi_state != TCP_ESTABLISHED && t.tcpi_state != TCP_CLOSE_WAIT)) {
         return;
     }
-    if (queued != 0 ? lost(&t, l->silence) : mute(&t, l->silence)) {
+    if (silent(&t, queued, l->silence) &&
+        (!on_one_host(fd) || silent(&t, queued, hws__silence_on_one_host(l->silence)))) {
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
         shutdown(fd, SHUT_RDWR);
     } else {

@@ -32,6 +32,15 @@ Test(silence, settings_of_the_context)
     cr_assert_eq(s.mute_ms, 30000);
 }
 
+Test(silence, one_host_has_more_time)
+{
+    struct hws__silence longer = of("10s", "2s", "10");
+
+    cr_assert_eq(hws__silence_on_one_host(&hws__silence_default)->unheard_ms, 5000);
+    cr_assert_eq(hws__silence_on_one_host(&hws__silence_default)->probes, 4);
+    cr_assert_eq(hws__silence_on_one_host(&longer), &longer);
+}
+
 Test(silence, settings_of_the_environment)
 {
     struct hws__silence s;

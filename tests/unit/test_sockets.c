@@ -34,17 +34,25 @@ static void teardown(void)
 
 TestSuite(sockets, .init = setup, .fini = teardown);
 
-/* One connection: the accepted side, and the client's. */
-static int connect_one(int *client)
+/* One connection from an address of this machine: the accepted side, and the client's. */
+static int connect_from(uint32_t address, int *client)
 {
+    struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(address)};
     struct sockaddr_in to = {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int accepted;
 
     cr_assert_geq(*client = socket(AF_INET, SOCK_STREAM, 0), 0);
+    cr_assert_eq(bind(*client, (struct sockaddr *)&from, sizeof from), 0);
     cr_assert_eq(connect(*client, (struct sockaddr *)&to, sizeof to), 0);
     cr_assert_geq(accepted = accept(listener, NULL, NULL), 0);
     return accepted;
+}
+
+/* As those between two hosts are, from another address. */
+static int connect_one(int *client)
+{
+    return connect_from(INADDR_LOOPBACK + 1, client);
 }
 
 /* Those of the list that are on the listener's port. */
@@ -231,6 +239,23 @@ Test(sockets, keepalive_reaches_the_tcp_sockets_of_a_worker)
     close(outer);
     hws__sockets_watch_peer(-1, &hws__silence_default);
     hws__sockets_watch_peer(outer, &hws__silence_default);
+    close(client);
+    close(accepted);
+}
+
+Test(sockets, within_one_host_the_kernel_asks_more_often)
+{
+    int client, accepted = connect_from(INADDR_LOOPBACK, &client);
+    int outer = epoll_create1(0), inner = epoll_create1(0);
+    struct epoll_event e = {.events = EPOLLIN};
+
+    cr_assert_eq(epoll_ctl(inner, EPOLL_CTL_ADD, accepted, &e), 0);
+    cr_assert_eq(epoll_ctl(outer, EPOLL_CTL_ADD, inner, &e), 0);
+    hws__sockets_watch_peer(outer, &hws__silence_default);
+    cr_assert_eq(tcp_option(accepted, TCP_KEEPIDLE), 1);
+    cr_assert_eq(tcp_option(accepted, TCP_KEEPCNT), 4);
+    close(inner);
+    close(outer);
     close(client);
     close(accepted);
 }
