@@ -35,10 +35,11 @@ struct hws__context {
     uint32_t network;            /* hws__host_network() */
     uint32_t flags;
     uint64_t features;
-    bool ucx_rma;  /* UCX itself serves remote access */
-    bool dev_shm;  /* the user chose the transports: segments may lie in /dev/shm */
-    bool no_shm;   /* not to be had: opened without shared memory */
-    bool upgrades; /* connections begin by TCP, see upgrade.h */
+    bool ucx_rma;    /* UCX itself serves remote access */
+    bool dev_shm;    /* the user chose the transports: segments may lie in /dev/shm */
+    bool no_shm;     /* not to be had: opened without shared memory */
+    bool no_network; /* the user's choice of transports leaves out every one: no data goes by TCP */
+    bool upgrades;   /* connections begin by TCP, see upgrade.h */
     struct hws__silence silence;
     bool ipv6; /* TCP_AF_PRIO names inet6 first, see hws__context_family() */
     char name[64];

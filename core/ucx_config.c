@@ -303,6 +303,14 @@ const char *hws__ucx_config_user(const char *key, const char *const *pairs)
     return getenv(variable);
 }
 
+bool hws__ucx_config_no_network(const char *const *pairs)
+{
+    const char *tls = hws__ucx_config_user("TLS", pairs);
+    char list[TLS_MAX];
+
+    return tls != NULL && hws__tls_with_tcp(tls, list, sizeof(list));
+}
+
 bool hws__ucx_config_has_shm(const char *const *pairs)
 {
     const char *tls = hws__ucx_config_user("TLS", pairs);
@@ -340,6 +348,16 @@ static void set_chosen_shm(ucp_config_t *config, const char *const *pairs)
         set_default(config, &(struct hws__kv){"TLS", left});
 }
 
+/* Connections are made by TCP, whatever travels by them. */
+static void add_tcp(ucp_config_t *config, const char *const *pairs)
+{
+    const char *tls = hws__ucx_config_user("TLS", pairs);
+    char list[TLS_MAX];
+
+    if (tls != NULL && hws__tls_with_tcp(tls, list, sizeof(list)))
+        set_default(config, &(struct hws__kv){"TLS", list});
+}
+
 static int32_t set_user_pairs(ucp_config_t *config, int profile, const char *const *pairs)
 {
     for (size_t i = 0; pairs != NULL && pairs[i] != NULL; i += 2) {
@@ -374,6 +392,8 @@ int32_t hws__ucx_config(int profile, const char *const *pairs, ucp_config_t **ou
         hws__ucx.ucp_config_release(config);
         return rc;
     }
+    if (profile == HWS__PROFILE_MAIN)
+        add_tcp(config, pairs);
     *out = config;
     return 0;
 }

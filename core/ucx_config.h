@@ -49,6 +49,8 @@ int32_t hws__ucx_config(int profile, const char *const *pairs, ucp_config_t **ou
 /** What the user's pairs or the environment set a key (without "UCX_") to; null: nothing. */
 const char *hws__ucx_config_user(const char *key, const char *const *pairs);
 
+/** Whether the user's choice of transports, if there is one, leaves out every network. */
+bool hws__ucx_config_no_network(const char *const *pairs);
 /** Whether the user's choice of transports, if there is one, leaves some for HWS__PROFILE_SHM. */
 bool hws__ucx_config_has_shm(const char *const *pairs);
 

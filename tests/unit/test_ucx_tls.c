@@ -22,6 +22,29 @@ Test(ucx_tls, networks_are_left_out)
     check("all", true, "^tcp");
 }
 
+static void with_tcp(const char *tls, bool missing, const char *list)
+{
+    char out[64] = "";
+
+    cr_assert_eq(hws__tls_with_tcp(tls, out, sizeof(out)), missing, "%s", tls);
+    if (missing) {
+        cr_assert_str_eq(out, list);
+    }
+}
+
+Test(ucx_tls, tcp_is_added_where_no_network_is_left)
+{
+    with_tcp("sm", true, "sm,tcp");
+    with_tcp("sysv,self,cuda_copy", true, "sysv,self,cuda_copy,tcp");
+    with_tcp("^tcp", true, "all");
+    with_tcp("^rc,tcp,posix", true, "^rc,posix");
+    with_tcp("tcp", false, NULL);
+    with_tcp("all", false, NULL);
+    with_tcp("sysv,rc_x", false, NULL);
+    with_tcp("self,ud:aux", false, NULL);
+    with_tcp("^posix", false, NULL);
+}
+
 Test(ucx_tls, nothing_may_be_left)
 {
     check("", false, "");

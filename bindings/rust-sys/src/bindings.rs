@@ -1473,7 +1473,7 @@ unsafe extern "C" {
     /// Threads: any. Blocks: while the libraries are loaded, the first time. Owns: nothing. Returns: 0: yes; HWS_E_UNSUPPORTED: no (the text names the version that can), HWS_E_INVALID (no such feature), or as hws_library_open().
     pub fn hws_query_feature(feature: u32) -> i32;
 
-    /// Open a context: one UCX instance with its configuration. UCX's TCP_KEEPIDLE, TCP_KEEPINTVL and TCP_KEEPCNT (in `config` or the environment) say how long a peer over TCP may be silent before its connection is given up: at most the first and as many intervals as the last; where none is set, a second and a half, 2 s while nothing is on its way (5 s where both ends have one address: a peer's death is told of at once there).
+    /// Open a context: one UCX instance with its configuration. UCX's TCP_KEEPIDLE, TCP_KEEPINTVL and TCP_KEEPCNT (in `config` or the environment) say how long a peer over TCP may be silent before its connection is given up: at most the first and as many intervals as the last; where none is set, a second and a half, 2 s while nothing is on its way (5 s where both ends have one address: a peer's death is told of at once there). A TLS that leaves out every network ("sm") does so for data: connections are still made by TCP, and a peer that no shared memory reaches is HWS_E_UNREACHABLE.
     ///
     /// Threads: any. Blocks: for milliseconds. Owns: copies everything in opts. Returns: 0, HWS_E_CONFIG (the text names the key), HWS_E_NO_UCX, HWS_E_NO_SODIUM, HWS_E_NO_DEVICE.
     pub fn hws_context_open(opts: *const hws_context_opts, out: *mut hws_id) -> i32;
