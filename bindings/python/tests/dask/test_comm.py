@@ -107,6 +107,20 @@ async def test_buffers_have_memory_of_their_own():
     np.testing.assert_array_equal(y, np.arange(2_000_000))
 
 
+async def test_small_buffers_are_arrays_too():
+    """As over tcp, their memory knows its size; each has its own."""
+    from distributed.protocol.utils_test import get_host_array
+
+    async with comm_pair() as (a, b):
+        await a.write({"data": to_serialize([np.array([1, 2]), np.array([3, 4])])})
+        x, y = (await b.read())["data"]
+    memory = get_host_array(x), get_host_array(y)
+    assert memory[0] is not memory[1]
+    assert [m.nbytes for m in memory] == [x.nbytes, y.nbytes]
+    x += 1
+    assert x.tolist() == [2, 3] and y.tolist() == [3, 4]
+
+
 async def test_large_arrays_are_received_in_place(monkeypatch):
     """What UCX wrote to is what the user gets, also above Dask's 64 MiB."""
     from hawser.dask import _comm

@@ -17,7 +17,7 @@ import hawser
 
 from . import _direct
 from ._config import close_timeout, write_ahead
-from ._pool import take
+from ._pool import copy, take
 
 log = logging.getLogger("hawser.dask")
 
@@ -100,6 +100,8 @@ class HawserComm(Comm):
                 await segments.fetch(frames)
             else:
                 frames = segments.copy()
+                # The first is Dask's own; the others' memory becomes the objects'.
+                frames[1:] = map(copy, frames[1:])
             self._peer_reads |= bool(receiving.tag & _direct.CAN_READ)
             if receiving.tag & _direct.LENDS:
                 await self._borrow(endpoint, frames)
