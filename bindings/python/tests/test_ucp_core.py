@@ -379,3 +379,20 @@ def test_blocking_mode_descriptor():
         worker.progress()
     assert select.select([fd], [], [], 0.01)[0] == []
     os.close(fd)
+
+
+def test_a_peer_that_comes_when_the_listeners_loop_is_closed():
+    """Nobody serves it: who met it is told, and closes it."""
+    import asyncio
+
+    from hawser.ucp.core import serve_in
+
+    served = []
+    loop = asyncio.new_event_loop()
+    assert serve_in(loop, served.append)
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    loop.close()
+    assert served == [loop]
+    assert not serve_in(loop, served.append)
+    assert served == [loop]

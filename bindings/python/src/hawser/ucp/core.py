@@ -189,20 +189,25 @@ def _listener_handler(
         # What it waits for holds the task; once its loop is closed nothing does.
         loop.create_task(coroutine)
 
-    serve_in(event_loop, serve)
+    if not serve_in(event_loop, serve):
+        _core.close(conn_request)
 
 
-def serve_in(event_loop: asyncio.AbstractEventLoop, serve: Callable[[asyncio.AbstractEventLoop], None]) -> None:
+def serve_in(event_loop: asyncio.AbstractEventLoop, serve: Callable[[asyncio.AbstractEventLoop], None]) -> bool:
     """Call serve(loop) for a peer that came, in the loop of its listener, which may run on another thread than the one
-    that met the peer; while it does not run, in the one that runs here."""
+    that met the peer; while it does not run, in the one that runs here. False: there is none any more."""
     try:
         running = asyncio.get_running_loop()
     except RuntimeError:
         running = None
     if running is None or (running is not event_loop and event_loop.is_running()):
-        event_loop.call_soon_threadsafe(serve, event_loop)
+        try:
+            event_loop.call_soon_threadsafe(serve, event_loop)
+        except RuntimeError:
+            return False
     else:
         serve(running)
+    return True
 
 
 def _epoll_fd_finalizer(fd: int, progress_tasks: list[Any]) -> None:

@@ -97,7 +97,8 @@ def accept(
         handlers.tasks.add(task)
         task.add_done_callback(handlers.tasks.discard)
 
-    serve_in(loop, start)
+    if not serve_in(loop, start):
+        ep.close_soon()
 
 
 async def _serve(
