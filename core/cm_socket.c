@@ -62,6 +62,13 @@ void hws__cm_deafen(struct hws__uworker *u, ucp_listener_h listener)
 
 void hws__cm_reject(struct hws__uworker *u, ucp_listener_h listener, ucp_conn_request_h request)
 {
+    ucp_conn_request_attr_t client = {.field_mask = UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR};
+    ucp_listener_attr_t here = {.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR};
+
+    if (hws__ucx.ucp_conn_request_query(request, &client) == UCS_OK &&
+        hws__ucx.ucp_listener_query(listener, &here) == UCS_OK) {
+        hws__cm_pause(u, &client.client_address, hws__address_port(&here.sockaddr));
+    }
     hws__ucx.ucp_listener_reject(listener, request);
     hws__ucx.ucp_worker_progress(u->ucx);
 }
