@@ -105,14 +105,45 @@ static void drop_desc(struct hws__message *m)
     hws__list_remove(&m->held);
 }
 
+/* Data that lies in UCX's descriptor gets memory of its own; false: there is none. */
+static bool copy_from_desc(struct hws__message *m)
+{
+    const void *from = m->data;
+
+    if (m->rndv || m->raw || m->desc == NULL || m->memory != NULL || m->stored == 0) {
+        return true;
+    }
+    if ((m->memory = hws__pool_take(&m->worker->pool, m->stored)) == NULL) {
+        return false;
+    }
+    memcpy(m->memory, from, m->stored);
+    m->data = m->memory;
+    m->detail.data = m->memory;
+    if (m->multi != NULL) {
+        hws__multi_moved(m->multi, from, m->stored);
+    }
+    return true;
+}
+
+bool hws__messages_let_go(struct hws__uworker *u)
+{
+    for (struct hws__list *n = u->held.next, *next; n != &u->held; n = next) {
+        struct hws__message *m = hws__container(n, struct hws__message, held);
+
+        next = n->next;
+        /* Of the others somebody has a pointer to the data. */
+        if (m->scope_ep != NULL && !m->raw && copy_from_desc(m)) {
+            hws__message_orphan(m);
+        }
+    }
+    return hws__list_empty(&u->held);
+}
+
 void hws__message_orphan(struct hws__message *m)
 {
     /* What was delivered must stay readable until the user releases it. */
-    if (!m->rndv && !m->raw && m->desc != NULL && m->memory == NULL && m->stored != 0 &&
-        (m->memory = hws__pool_take(&m->worker->pool, m->stored)) != NULL) {
-        memcpy(m->memory, m->data, m->stored);
-        m->data = m->memory;
-        m->detail.data = m->memory;
+    if (!copy_from_desc(m)) {
+        m->data = m->detail.data = NULL;
     }
     drop_desc(m);
     if (m->rndv) {

@@ -65,6 +65,11 @@ void hws__message_drop(struct hws__message *m);
 void hws__messages_drop(struct hws__worker *w);
 /** Receive a raw endpoint's message into nothing (raw.c). */
 void hws__raw_drop(struct hws__message *m);
+/**
+ * Copy what waits for a receiver out of the hands of a UCX worker whose connection is over. False: the user holds more of
+ * it, or there is no memory.
+ */
+bool hws__messages_let_go(struct hws__uworker *u);
 /** Give the descriptors of a UCX worker back that is about to be destroyed. */
 void hws__message_orphan(struct hws__message *m);
 

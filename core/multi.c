@@ -164,6 +164,17 @@ static void move(struct hws__multi *x, ptrdiff_t by)
     }
 }
 
+void hws__multi_moved(struct hws__multi *x, const void *from, uint64_t length)
+{
+    for (uint64_t i = 0; i < x->detail.count; i++) {
+        uint64_t at = (uintptr_t)x->segments[i].base - (uintptr_t)from;
+
+        if (x->segments[i].base != NULL && at <= length) {
+            x->segments[i].base = (char *)(uintptr_t)x->message->data + at;
+        }
+    }
+}
+
 /* Segments whose data came with the list are in place. */
 static void place(struct hws__multi *x)
 {

@@ -138,6 +138,8 @@ ucs_status_t hws__multi_part_cb(void *arg, const void *header, size_t header_len
 int hws__multi_step(struct hws__worker *w);
 /** The endpoint is cut: what has not arrived will not. Owner only, outside UCX callbacks. */
 void hws__multi_lost(struct hws__endpoint *ep);
+/** The message's data, `length` bytes at `from`, was copied to where message->data is now. */
+void hws__multi_moved(struct hws__multi *x, const void *from, uint64_t length);
 /** Give back what a message holds; part of hws__message_release(). */
 void hws__multi_release(struct hws__message *m);
 /** Nobody will take an operation's result: release the buffer in it. */

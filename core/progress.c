@@ -113,6 +113,12 @@ static int attend(struct hws__worker *w)
 /* Sweeps without work after which one that holds nothing is quiet. */
 #define QUIET 4
 
+/* Whether it may still give back what it holds. */
+static bool drains(const struct hws__uworker *u, uint64_t now)
+{
+    return (u->pending != 0 || u->idle < QUIET) && now - u->dead_since < DRAIN_NS;
+}
+
 /* UCX workers whose connection is over. One that still holds requests is swept on for a while; one
  * that holds data of the user's buffers stays until these are closed. */
 static void retire_dead(struct hws__worker *w)
@@ -128,13 +134,13 @@ static void retire_dead(struct hws__worker *w)
             continue;
         }
         u->dead_since = u->dead_since != 0 ? u->dead_since : now;
-        if (((!hws__list_empty(&u->held) || u->pinned != 0) && !w->closing) ||
-            ((u->pending != 0 || u->idle < QUIET) && now - u->dead_since < DRAIN_NS)) {
-            hws__uworker_heat_again(u);
-            w->dead_count += (hws__list_empty(&u->held) && u->pinned == 0) || w->closing;
+        if (drains(u, now)) {
+            w->dead_count++;
+        } else if (w->closing || (hws__messages_let_go(u) && u->pinned == 0)) {
+            hws__uworker_retire(u);
             continue;
         }
-        hws__uworker_retire(u);
+        hws__uworker_heat_again(u);
     }
     w->todo |= w->dead_count != 0;
 }
