@@ -92,6 +92,7 @@ static int comes_of_no_memory(const char *call, int32_t code)
     case HWS_E_CANCELED:
         return 1;
     case HWS_E_PEER_VERSION: /* a listener without memory rejects, and nothing but that comes back */
+    case HWS_E_REFUSED:      /* or its UCX drops the connection */
         return 1;
     case HWS_E_TIMED_OUT: /* it waited for what the other side could not do */
         return strstr(call, "hws_close_wait") == NULL;
