@@ -264,8 +264,9 @@ static ucs_status_t raw_am_cb(void *arg, const void *header, size_t header_lengt
 {
     struct raw_id *id = arg;
 
-    return hws__am_arrived(id->u, id->u->only, id->am_id, header, header_length, data, length,
-                           param->recv_attr);
+    /* Of one that was reached by address UCX tells the endpoint, if this side has made one, too. */
+    return hws__am_arrived(id->u, hws__am_sender(id->u, param), id->am_id, header, header_length,
+                           data, length, param->recv_attr);
 }
 
 void hws__raw_handler(struct hws__uworker *u, uint32_t am_id, bool set)

@@ -1024,7 +1024,8 @@ typedef struct hws_am_detail {
     const void *data;
     uint64_t data_length;
     hws_id buffer;
-    hws_id endpoint; /* reply here; 0: it came by a plain worker address */
+    hws_id
+        endpoint; /* reply here; 0: it came by a plain worker address, and this side has not connected */
 } hws_am_detail;
 
 /**
@@ -1695,8 +1696,8 @@ HWS_API int32_t hws_fence(hws_id source);
  * HWS_ENDPOINT_RAW's limits: no peer identity, no goodbye, no multi-buffer messages), both ends may
  * be plain UCX programs, and tagged messages carry no source: a receive posted on such an endpoint
  * or its worker takes them from any peer that knows the address. Connecting is one-sided: an
- * active message brings no endpoint for the answer (hws_am_detail.endpoint is 0); who wants one
- * connects to the peer's address.
+ * active message brings an endpoint for the answer (hws_am_detail.endpoint) only where this side has
+ * connected to the peer's address, too.
  *
  * With HWS_ADDRESS_HELLO connecting goes through the hello, keys included; both ends get full
  * endpoints, the owner of the address by HWS_EVENT_ACCEPTED on the worker's sink.

@@ -224,6 +224,32 @@ async def test_by_address_to_one_who_leaves(how, monkeypatch):
     ep.abort()
 
 
+def answer_by_address(pipe):
+    async def main():
+        pipe.send(bytes(ucp.get_worker_address()))
+        ep = await ucp.create_endpoint_from_worker_address(ucp.get_ucx_address_from_buffer(pipe.recv()))
+        await ep.am_send(await asyncio.wait_for(ep.am_recv(), 20))
+        pipe.recv()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("n", [3, 1_000_000])
+async def test_active_messages_by_address(n):
+    here, there = mp.Pipe()
+    process = mp.Process(target=answer_by_address, args=(there,))
+    process.start()
+    ep = await ucp.create_endpoint_from_worker_address(ucp.get_ucx_address_from_buffer(here.recv()))
+    here.send(bytes(ucp.get_worker_address()))
+    message = np.arange(n, dtype="u1")
+    await ep.am_send(message)
+    assert bytes(await asyncio.wait_for(ep.am_recv(), 20)) == message.tobytes()
+    here.send("done")
+    process.join(20)
+    assert process.exitcode == 0
+    ep.abort()
+
+
 def address_of_the_dead(there):
     there.send(bytes(ucp.get_worker_address()))
     ucp.reset()
