@@ -421,7 +421,7 @@ int32_t hws__context_close(hws_id id)
         return HWS_OK;
     }
     n = c->worker_count;
-    opening = c->opening != 0;
+    opening = c->opening + c->holds != 0;
     memcpy(workers, c->workers, n * sizeof *workers);
     pthread_mutex_unlock(&c->lock);
     if (n == 0 && !opening) {
@@ -466,6 +466,36 @@ bool hws__context_worker_add(struct hws__context *c, hws_id worker)
     return ok;
 }
 
+/* Whether a context that was closed has nothing left. With the lock. */
+static bool is_over(const struct hws__context *c)
+{
+    return c->closing && c->worker_count + c->opening + c->holds == 0;
+}
+
+bool hws__context_hold(struct hws__context *c)
+{
+    bool ok;
+
+    pthread_mutex_lock(&c->lock);
+    ok = !c->closing;
+    c->holds += ok;
+    pthread_mutex_unlock(&c->lock);
+    return ok;
+}
+
+void hws__context_let_go(struct hws__context *c)
+{
+    bool last;
+
+    pthread_mutex_lock(&c->lock);
+    c->holds--;
+    last = is_over(c);
+    pthread_mutex_unlock(&c->lock);
+    if (last) {
+        finish(c);
+    }
+}
+
 void hws__context_worker_gone(struct hws__context *c, hws_id worker)
 {
     bool last;
@@ -478,7 +508,7 @@ void hws__context_worker_gone(struct hws__context *c, hws_id worker)
             break;
         }
     }
-    last = c->closing && c->worker_count == 0 && c->opening == 0;
+    last = is_over(c);
     pthread_mutex_unlock(&c->lock);
     if (last) {
         finish(c);

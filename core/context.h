@@ -54,6 +54,7 @@ struct hws__context {
     _Atomic uint32_t closing;
     hws_id workers[HWS__WORKERS];
     uint32_t worker_count, opening; /* workers that are there, and on their way */
+    uint32_t holds;                 /* see hws__context_hold() */
     struct hws__background background;
     struct hws__background streams; /* waits for CUDA's, see cuda_wait.c */
     uint64_t memory_types;          /* that UCX can handle, bits by HWS_MEMORY_* */
@@ -87,6 +88,10 @@ int32_t hws__context_close(hws_id id);
 bool hws__context_family(const struct hws__context *c, int family);
 /** A worker will be opened: keeps the context `id` from ending meanwhile. 0, or the code. */
 int32_t hws__context_enter(struct hws__context *c, hws_id id);
+/** Of a worker that is owned: keep its context until hws__context_let_go(), whatever closes meanwhile. False: it closes. */
+bool hws__context_hold(struct hws__context *c);
+/** May end the context. */
+void hws__context_let_go(struct hws__context *c);
 /** It is open. False: the context was closed meanwhile, and the worker must not live. */
 bool hws__context_worker_add(struct hws__context *c, hws_id worker);
 /** A worker is gone (0: it never came); the last one of a closing context ends it. */

@@ -395,6 +395,9 @@ static int32_t recv_run(struct hws__post *p)
     if ((m = hws__match_find(scope, ep == NULL, p->tag, p->mask)) != NULL) {
         return hws__multi_to(p, m->multi, want);
     }
+    if (ep == NULL && p->worker->closing) {
+        return hws__fail(HWS_E_CLOSING, p->source, "the worker is closing");
+    }
     if (ep != NULL && (!ep->open || ep->raw)) {
         int32_t r = ep->open ? HWS_E_UNSUPPORTED : hws__endpoint_check(ep);
 

@@ -44,12 +44,40 @@ static int32_t install(struct hws__worker *w, hws_id id, int kind, struct hws__u
     return HWS_OK;
 }
 
+static bool is_missing(const struct hws__worker *w, hws_id id, int kind)
+{
+    return atomic_load(&w->obj.id) == id && w->addressed[kind] == NULL && !w->closing;
+}
+
+/* Make the UCX worker of a kind, without the ownership that it is begun and left with. */
+static int32_t make(struct hws__worker *w, hws_id id, int kind, bool *nested)
+{
+    struct hws__context *c = w->context;
+    struct hws__uworker *u;
+    int32_t r;
+
+    if (!hws__context_hold(c)) {
+        return hws__fail(HWS_E_CLOSING, id, "the context is closing");
+    }
+    hws__disown(w, *nested);
+    u = kind == HWS__ADDRESSED_SHM ? hws__uworker_create(c, HWS__ADDRESS_SHM, c->ucx)
+                                   : hws__uworker_create_tcp(c, HWS__ADDRESS);
+    r = hws__own_call(w, id, nested);
+    if (r == HWS_OK && u != NULL) {
+        r = install(w, id, kind, u);
+    } else if (u != NULL) {
+        hws__uworker_destroy(u);
+    } else if (r == HWS_OK) {
+        r = HWS_E_NO_RESOURCE;
+    }
+    hws__context_let_go(c);
+    return r;
+}
+
 /* The UCX worker of a kind of addresses, made if needed; returns with the worker owned. */
 static struct hws__uworker *addressed(struct hws__worker *w, hws_id id, int kind, bool *nested,
                                       int32_t *error)
 {
-    struct hws__uworker *u;
-
     if ((*error = hws__own_call(w, id, nested)) < 0) {
         return NULL;
     }
@@ -57,24 +85,8 @@ static struct hws__uworker *addressed(struct hws__worker *w, hws_id id, int kind
         hws__acceptors_lost(w->addressed[kind])) {
         w->addressed[kind] = NULL; /* it stays for those who are connected already */
     }
-    if (atomic_load(&w->obj.id) == id && w->addressed[kind] == NULL && !w->closing) {
-        hws__disown(w, *nested);
-        u = kind == HWS__ADDRESSED_SHM
-                ? hws__uworker_create(w->context, HWS__ADDRESS_SHM, w->context->ucx)
-                : hws__uworker_create_tcp(w->context, HWS__ADDRESS);
-        if ((*error = hws__own_call(w, id, nested)) < 0) {
-            if (u != NULL) {
-                hws__uworker_destroy(u);
-            }
-            return NULL;
-        }
-        if (u == NULL) {
-            *error = HWS_E_NO_RESOURCE;
-            return NULL;
-        }
-        if ((*error = install(w, id, kind, u)) < 0) {
-            return NULL;
-        }
+    if (is_missing(w, id, kind) && (*error = make(w, id, kind, nested)) < 0) {
+        return NULL;
     }
     if (atomic_load(&w->obj.id) != id || w->closing || w->addressed[kind] == NULL) {
         *error = hws__fail(HWS_E_CLOSING, id, "the worker is closing");

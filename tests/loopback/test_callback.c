@@ -503,4 +503,54 @@ CASE_BOTH(multi_inside)
     end(&s);
 }
 
+/* What is received again when it ends is refused once the worker closes, whatever it is that ends. */
+struct again {
+    hws_id worker;
+    int taken, ended, refused;
+    int multi;
+};
+
+static void receive_again(void *arg, const hws_event *event);
+
+static void receive(struct again *a)
+{
+    hws_op_opts opts = {.struct_size = sizeof(opts), .callback = receive_again, .callback_arg = a};
+    static char into[8];
+    hws_id op = 0;
+    int32_t r = a->multi ? hws_multi_recv(a->worker, 1, UINT64_MAX, NULL, &opts, &op)
+                         : hws_tag_recv(a->worker, into, sizeof(into), 1, UINT64_MAX, &opts, &op);
+
+    a->taken += r == HWS_OK;
+    a->refused += r < 0;
+    CHECK(r == HWS_OK || r == HWS_E_CLOSING || r == HWS_E_STALE);
+}
+
+static void receive_again(void *arg, const hws_event *event)
+{
+    struct again *a = arg;
+
+    CHECK(event->status < 0);
+    a->ended++;
+    receive(a);
+}
+
+static void closed_under_receives(int multi)
+{
+    struct again a = {.multi = multi};
+    t_pair pair;
+
+    t_pair_open(&pair, NULL);
+    a.worker = pair.worker[0];
+    receive(&a);
+    t_pair_close(&pair);
+    CHECK(a.taken > 0 && a.refused == 1);
+    CHECK_EQ(a.ended, a.taken);
+}
+
+CASE(receive_again_while_it_closes)
+{
+    closed_under_receives(0);
+    closed_under_receives(1);
+}
+
 CASES_MAIN

@@ -290,6 +290,36 @@ CASE(opening_workers_of_a_context_that_closes)
     }
 }
 
+static void *ask_for_the_address(void *arg)
+{
+    static _Thread_local unsigned char address[16384];
+    uint64_t length = 0;
+    int32_t r = hws_worker_address(*(hws_id *)arg, 0, address, sizeof address, &length);
+
+    CHECK(r == HWS_OK || r == HWS_E_STALE || r == HWS_E_CLOSING);
+    return NULL;
+}
+
+CASE(the_first_address_of_a_worker_that_closes)
+{
+    for (uint64_t round = 0; round < (t_sanitized() ? 6 : 24); round++) {
+        hws_worker_opts opts = {.struct_size = sizeof opts, .spares = UINT32_MAX};
+        pthread_t threads[2];
+        hws_id context, worker;
+
+        CHECK_OK(hws_context_open(NULL, &context));
+        CHECK_OK(hws_worker_open(context, &opts, &worker));
+        for (int i = 0; i < 2; i++) {
+            pthread_create(&threads[i], NULL, ask_for_the_address, &worker);
+        }
+        t_sleep(round * T_MS / 4);
+        CHECK_OK(hws_close_wait(context, t_patience()));
+        for (int i = 0; i < 2; i++) {
+            pthread_join(threads[i], NULL);
+        }
+    }
+}
+
 /* ---- Messages ------------------------------------------------------------------------------- */
 
 /* A message whose data is at the sender, taken out by a probe; then the sender goes. */
