@@ -47,7 +47,6 @@ static uint64_t ucx_features(const struct hws__context *c)
 
 static int32_t find_room(void)
 {
-    hws__fd_limit_raise();
     if (!hws__fd_room(DESCRIPTORS)) {
         return hws__fail(HWS_E_NO_RESOURCE, 0, "fewer than %d descriptors are left for UCX",
                          DESCRIPTORS);
@@ -355,6 +354,7 @@ int32_t hws_context_open(const hws_context_opts *opts, hws_id *out)
     if (out == NULL) {
         return hws__fail(HWS_E_INVALID, 0, "out is null");
     }
+    hws__fd_limit_raise();
     if ((r = hws__options(&o, sizeof o, opts, "context")) < 0 || (r = find_room()) < 0 ||
         (r = hws__ucx_load(o.ucx)) < 0) {
         return r;
