@@ -156,14 +156,6 @@ static bool read_long(struct hws__multi *x, const struct hws__multi_wire *wire, 
     return sum == wire->total;
 }
 
-/* The message's data is not where it was when the list was read. */
-static void move(struct hws__multi *x, ptrdiff_t by)
-{
-    for (uint64_t i = 0; i < x->detail.count; i++) {
-        x->segments[i].base = (char *)x->segments[i].base + by;
-    }
-}
-
 void hws__multi_moved(struct hws__multi *x, const void *from, uint64_t length)
 {
     for (uint64_t i = 0; i < x->detail.count; i++) {
@@ -342,7 +334,7 @@ static ucs_status_t list_arrived(struct hws__uworker *u, struct hws__endpoint *e
     if ((wire.flags & HWS__MULTI_SHORT) == 0) {
         place(x);
     } else if (m->data != data) {
-        move(x, (const char *)m->data - (const char *)data);
+        hws__multi_moved(x, data, length);
     }
     if (x->part_count != 0 || x->status < 0) {
         hws__list_append(&ep->multis, &x->link);

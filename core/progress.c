@@ -136,7 +136,7 @@ static void retire_dead(struct hws__worker *w)
         u->dead_since = u->dead_since != 0 ? u->dead_since : now;
         if (drains(u, now)) {
             w->dead_count++;
-        } else if (w->closing || (hws__messages_let_go(u) && u->pinned == 0)) {
+        } else if (w->closing || (u->pinned == 0 && hws__messages_let_go(u))) {
             hws__uworker_retire(u);
             continue;
         }

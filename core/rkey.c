@@ -133,14 +133,11 @@ static void add(struct hws__rkey *k)
     hws__list_append(&k->uworker->rkeys, &k->of_uworker);
 }
 
-/* UCX's own key is its only way to the memory. */
-static ucs_status_t use_ucx(struct hws__rkey *k, const void *packed)
+static ucs_status_t unpack_ucx(struct hws__rkey *k, const void *packed)
 {
     ucs_status_t s = hws__ucx.ucp_ep_rkey_unpack(k->ep->ucx, packed, &k->ucx);
 
-    if (s == UCS_OK) {
-        add(k);
-    } else {
+    if (s != UCS_OK) {
         k->ucx = NULL;
     }
     return s;
@@ -151,9 +148,10 @@ static void map(struct hws__rkey *k, const void *packed)
 {
     void *at;
 
-    if (hws__ucx.ucp_ep_rkey_unpack(k->ep->ucx, packed, &k->ucx) != UCS_OK) {
-        k->ucx = NULL;
-    } else if (pointer(k, k->base, &at) == UCS_OK) {
+    if (unpack_ucx(k, packed) != UCS_OK) {
+        return;
+    }
+    if (pointer(k, k->base, &at) == UCS_OK) {
         k->way = HWS__WAY_DIRECT;
         k->direct = at;
         add(k);
@@ -176,7 +174,9 @@ static ucs_status_t choose(struct hws__rkey *k, const struct hws__rkey_blob *b)
         /* Several versions of UCX (1.13, 1.17, 1.18) crash on the key of a segment that is gone. */
         s = k->way == HWS__WAY_UCX ? UCS_ERR_UNREACHABLE : UCS_OK;
     } else if (k->way == HWS__WAY_UCX) {
-        s = use_ucx(k, b->ucx);
+        if ((s = unpack_ucx(k, b->ucx)) == UCS_OK) {
+            add(k);
+        }
     } else if (k->memory_kind == HWS_MEMORY_CUDA) {
         s = UCS_ERR_UNSUPPORTED; /* its owner would execute the messages by the processor */
     } else if (held != NULL && k->memory_kind == HWS_MEMORY_HOST) {

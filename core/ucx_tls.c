@@ -8,9 +8,6 @@ static const char *const shared[] = {"sysv", "posix", "mm", "sm", "shm", "xpmem"
 /* What goes with it: copies between processes, within one, of a GPU. */
 static const char *const beside[] = {"self", "cma", "knem", "cuda", "gdr_copy", "rocm", "ze"};
 
-/* Messages to other hosts. */
-static const char *const networks[] = {"all", "tcp", "rc", "ud", "dc", "ib", "srd", "gga"};
-
 /* Whether a transport's name, without what may follow after a colon, begins with (or is) one of them. */
 static bool among(const char *name, size_t length, const char *const *names, size_t count,
                   bool begins)
@@ -26,6 +23,13 @@ static bool among(const char *name, size_t length, const char *const *names, siz
 }
 #define AMONG(name, length, names, begins) \
     among(name, length, names, sizeof(names) / sizeof((names)[0]), begins)
+
+/* One more of a list. `used` is not less than `size` when it does not fit. */
+static void append(char *out, size_t size, size_t *used, const char *at, size_t length)
+{
+    *used += (size_t)snprintf(out + *used, size - *used, "%s%.*s", *used != 0 ? "," : "",
+                              (int)length, at);
+}
 
 bool hws__tls_without_network(const char *tls, char *out, size_t size)
 {
@@ -44,8 +48,7 @@ bool hws__tls_without_network(const char *tls, char *out, size_t size)
         bool maps = AMONG(at, name, shared, false);
 
         if (maps || AMONG(at, name, beside, true)) {
-            used += (size_t)snprintf(out + used, size - used, "%s%.*s", used != 0 ? "," : "",
-                                     (int)length, at);
+            append(out, size, &used, at, length);
             found |= maps;
         }
         if (used >= size) {
@@ -56,50 +59,44 @@ bool hws__tls_without_network(const char *tls, char *out, size_t size)
     return found;
 }
 
-/* What a list has besides tcp. */
-static bool has_others(const char *list, char *out, size_t size)
+/* What a list has besides tcp; false if that is nothing, or too long. */
+static bool without_tcp(const char *list, char *out, size_t size)
 {
     size_t used = 0;
 
-    out[0] = '\0';
-    for (const char *at = list; *at != '\0'; at += *at == ',') {
+    for (const char *at = list; *at != '\0' && used < size; at += *at == ',') {
         size_t length = strcspn(at, ",");
 
         if (length != 3 || memcmp(at, "tcp", 3) != 0) {
-            used += (size_t)snprintf(out + used, size - used, "%s%.*s", used != 0 ? "," : "",
-                                     (int)length, at);
-        }
-        if (used >= size) {
-            return false;
+            append(out, size, &used, at, length);
         }
         at += length;
     }
-    return used != 0;
+    return used != 0 && used < size;
 }
 
-/* Whether one of a list's names is a network's. */
-static bool has_network(const char *list)
+/* Whether all of a list stays within the machine: what is not known here may be a network. */
+static bool is_local(const char *list)
 {
-    bool found = false;
+    bool local = true;
 
-    for (const char *at = list; *at != '\0' && !found; at += *at == ',') {
-        found = AMONG(at, strcspn(at, ",_:"), networks, false);
-        at += strcspn(at, ",");
+    for (const char *at = list; *at != '\0' && local; at += *at == ',') {
+        size_t length = strcspn(at, ","), name = strcspn(at, ",:");
+
+        local = length == 0 || AMONG(at, name, shared, false) || AMONG(at, name, beside, true);
+        at += length;
     }
-    return found;
+    return local;
 }
 
 bool hws__tls_with_tcp(const char *tls, char *out, size_t size)
 {
     if (tls[0] != '^') {
-        return !has_network(tls) && snprintf(out, size, "%s,tcp", tls) < (int)size;
+        return tls[0] != '\0' && is_local(tls) && snprintf(out, size, "%s,tcp", tls) < (int)size;
     }
-    if (strstr(tls, "tcp") == NULL || size < sizeof "^all") {
-        return false;
-    }
-    out[0] = '^';
-    if (!has_others(tls + 1, out + 1, size - 1)) {
+    if (strcmp(tls, "^tcp") == 0) {
         return snprintf(out, size, "all") < (int)size;
     }
-    return strlen(out) < strlen(tls);
+    out[0] = '^';
+    return without_tcp(tls + 1, out + 1, size - 1) && strlen(out) < strlen(tls);
 }

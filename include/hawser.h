@@ -1024,8 +1024,7 @@ typedef struct hws_am_detail {
     const void *data;
     uint64_t data_length;
     hws_id buffer;
-    hws_id
-        endpoint; /* reply here; 0: it came by a plain worker address, and this side has not connected */
+    hws_id endpoint; /* reply here; 0: by a plain address, and this side has not connected */
 } hws_am_detail;
 
 /**

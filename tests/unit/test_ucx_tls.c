@@ -4,13 +4,18 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-static void check(const char *tls, bool some, const char *left)
+static void expect(bool (*change)(const char *, char *, size_t), const char *tls, bool some,
+                   const char *list)
 {
-    char out[64];
+    char out[64] = "";
 
-    cr_assert_eq(hws__tls_without_network(tls, out, sizeof(out)), some, "%s", tls);
-    cr_assert_str_eq(out, left);
+    cr_assert_eq(change(tls, out, sizeof(out)), some, "%s", tls);
+    if (list != NULL) {
+        cr_assert_str_eq(out, list);
+    }
 }
+#define check(tls, some, left) expect(hws__tls_without_network, tls, some, left)
+#define with_tcp(tls, missing, list) expect(hws__tls_with_tcp, tls, missing, list)
 
 Test(ucx_tls, networks_are_left_out)
 {
@@ -20,16 +25,6 @@ Test(ucx_tls, networks_are_left_out)
     check(",,sysv,", true, "sysv");
     check("^posix", true, "^posix,tcp");
     check("all", true, "^tcp");
-}
-
-static void with_tcp(const char *tls, bool missing, const char *list)
-{
-    char out[64] = "";
-
-    cr_assert_eq(hws__tls_with_tcp(tls, out, sizeof(out)), missing, "%s", tls);
-    if (missing) {
-        cr_assert_str_eq(out, list);
-    }
 }
 
 Test(ucx_tls, tcp_is_added_where_no_network_is_left)
@@ -43,6 +38,8 @@ Test(ucx_tls, tcp_is_added_where_no_network_is_left)
     with_tcp("sysv,rc_x", false, NULL);
     with_tcp("self,ud:aux", false, NULL);
     with_tcp("^posix", false, NULL);
+    with_tcp("sysv,another", false, NULL); /* which may be a network */
+    with_tcp("", false, NULL);
 }
 
 Test(ucx_tls, nothing_may_be_left)

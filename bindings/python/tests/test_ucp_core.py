@@ -273,6 +273,7 @@ def test_an_active_message_that_comes_before_its_endpoint_is_made(monkeypatch):
         end = time.monotonic() + 30
         while not connecting.operation.done() and time.monotonic() < end:
             worker.progress()
+        assert connecting.operation.done()
         end = time.monotonic() + 0.5
         while time.monotonic() < end:
             worker.progress()

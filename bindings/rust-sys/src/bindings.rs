@@ -705,7 +705,7 @@ pub struct hws_am_detail {
     pub data: *const c_void,
     pub data_length: u64,
     pub buffer: hws_id,
-    /// reply here; 0: it came by a plain worker address, and this side has not connected
+    /// reply here; 0: by a plain address, and this side has not connected
     pub endpoint: hws_id,
 }
 

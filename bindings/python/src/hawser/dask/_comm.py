@@ -17,7 +17,7 @@ import hawser
 
 from . import _direct
 from ._config import close_timeout, write_ahead
-from ._pool import copy, take
+from ._pool import take
 
 log = logging.getLogger("hawser.dask")
 
@@ -94,14 +94,9 @@ class HawserComm(Comm):
         try:
             receiving = endpoint.recv_multi(0, 0)  # any tag
             segments = await receiving
-            if segments.pending:
-                # Each buffer has memory of its own, so that each can be freed alone.
-                frames = [take(n) for n in segments.lengths]
-                await segments.fetch(frames)
-            else:
-                frames = segments.copy()
-                # The first is Dask's own; the others' memory becomes the objects'.
-                frames[1:] = map(copy, frames[1:])
+            # Each buffer has memory of its own, so that each can be freed alone.
+            frames = [take(n) for n in segments.lengths]
+            await segments.fetch(frames)
             self._peer_reads |= bool(receiving.tag & _direct.CAN_READ)
             if receiving.tag & _direct.LENDS:
                 await self._borrow(endpoint, frames)

@@ -116,13 +116,6 @@ def take(n: int) -> memoryview:
     return _pool.take(n)
 
 
-def copy(data: bytearray) -> memoryview:
-    """The same bytes in memory as take() gives: an array's, which knows its size."""
-    memory = _view(np.empty(len(data), "u1"))
-    memory[:] = data
-    return memory
-
-
 def _expire(pool: Pool, loop: asyncio.AbstractEventLoop) -> None:
     if pool.expire():
         loop.call_later(pool.keep, _expire, pool, loop)
