@@ -323,6 +323,39 @@ async def test_a_cancelled_receive_takes_no_message(what):
     listener.close()
 
 
+@pytest.mark.parametrize("what", ["am", "tag", "multi", "worker"])
+async def test_a_task_that_nobody_else_holds_still_receives(what):
+    kept, got = [], []
+    listener, client = await connected(kept.append)
+    while not kept:
+        await asyncio.sleep(0.001)
+
+    async def receive():
+        into = bytearray(4)
+        if what == "worker":
+            await ucxx.recv(into, tag=5)
+        elif what == "tag":
+            await kept[0].recv(into)
+        else:
+            into = await kept[0].am_recv() if what == "am" else (await kept[0].recv_multi())[0]
+        got.append(bytes(into))
+
+    asyncio.ensure_future(receive())  # noqa: RUF006
+    await asyncio.sleep(0.01)
+    gc.collect()
+    data = b"data"
+    if what == "worker":
+        await client.send(data, tag=5, force_tag=True)
+    else:
+        await {"am": client.am_send, "tag": client.send, "multi": lambda data: client.send_multi([data])}[what](data)
+    while not got:
+        await asyncio.sleep(0.001)
+    assert got == [data]
+    await client.close()
+    await kept.pop().close()
+    listener.close()
+
+
 @pytest.mark.parametrize("server_calls", [True, False])
 async def test_close_callback(server_calls):
     closed = asyncio.get_running_loop().create_future()

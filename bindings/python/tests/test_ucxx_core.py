@@ -1,5 +1,6 @@
 """UCXX programs: its synchronous core. TIMEOUT: 300"""
 
+import gc
 import logging
 import multiprocessing
 import os
@@ -200,6 +201,61 @@ def test_multi_and_probe():
         worker.tag_recv_with_handle(Array(into), worker.tag_probe(UCXXTag(7)))
     ep.close_blocking()
     assert not ep.alive
+
+
+def a_pair(features=(Feature.TAG, Feature.STREAM, Feature.AM, Feature.WAKEUP)):
+    """Both ends of a connection of a worker with itself."""
+    worker = libucxx.UCXWorker(libucxx.UCXContext(feature_flags=features))
+    eps = []
+    listener = libucxx.UCXListener.create(worker, 0, eps.append, deliver_endpoint=True)
+    ep = libucxx.UCXEndpoint.create(worker, "127.0.0.1", listener.port)
+    while not eps:
+        worker.progress()
+    return worker, listener, ep, eps[0]
+
+
+def completes(worker, *requests, seconds=20.0):
+    end = time.monotonic() + seconds
+    while not all(request.completed for request in requests) and time.monotonic() < end:
+        worker.progress()
+    return all(request.completed for request in requests)
+
+
+FORGETFUL = {
+    "tag": (lambda ep: ep.tag_send(Array(b"abc"), UCXXTag(1)), lambda ep, into: ep.tag_recv(into, UCXXTag(1))),
+    "worker": (
+        lambda ep: ep.tag_send(Array(b"abc"), UCXXTag(1)),
+        lambda ep, into: ep.worker.tag_recv(into, UCXXTag(1)),
+    ),
+    "stream": (lambda ep: ep.stream_send(Array(b"abc")), lambda ep, into: ep.stream_recv(into)),
+    "am": (lambda ep: ep.am_send(Array(b"abc")), lambda ep, into: ep.am_recv()),
+    "multi": (
+        lambda ep: ep.tag_send_multi((Array(b"abc"),), UCXXTag(1)),
+        lambda ep, into: ep.tag_recv_multi(UCXXTag(1)),
+    ),
+}
+
+
+@pytest.mark.parametrize("api", FORGETFUL)
+def test_a_forgotten_receive_takes_no_message(api):
+    worker, _listener, ep, peer = a_pair()
+    send, recv = FORGETFUL[api]
+    forgotten = bytearray(3)
+    request = recv(ep, Array(forgotten))
+    del request
+    gc.collect()
+    assert completes(worker, send(peer))
+    assert completes(worker, recv(ep, Array(bytearray(3)))) and forgotten == bytes(3)
+
+
+def test_a_forgotten_send_arrives():
+    worker, _listener, ep, peer = a_pair()
+    data, into = os.urandom(1 << 24), bytearray(1 << 24)
+    request = ep.tag_send(Array(data), UCXXTag(1))
+    assert not request.completed
+    del request
+    gc.collect()
+    assert completes(worker, peer.tag_recv(Array(into), UCXXTag(1))) and into == data
 
 
 def leave(pipe):

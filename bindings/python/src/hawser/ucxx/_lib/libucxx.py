@@ -21,7 +21,7 @@ from hawser.ucp._libs.ucx_api import AllocatorType, Feature, get_current_options
 from ..exceptions import *  # noqa: F403
 from ..exceptions import UCXInvalidParamError, convert
 from .arr import Array, asarray
-from .requests import AmRequest, UCXBufferRequest, UCXBufferRequests, UCXRequest, empty
+from .requests import AmOutcome, MultiOutcome, Outcome, UCXBufferRequest, UCXBufferRequests, UCXRequest, empty
 
 logger = logging.getLogger("ucx")
 
@@ -342,15 +342,26 @@ def _progress_thread(worker: Any, stop: threading.Event, on_start: Callable[[], 
 # ---- Requests ----
 
 
-def _start(worker: UCXWorker, operation: Any, name: str, owner: UCXEndpoint | None = None) -> UCXRequest:
-    request = UCXRequest(worker)
-    request._call = operation
-    call = ucx_api._Call(operation, request._ended, None, None, name, owner=owner)
+def _start(
+    outcome: Outcome,
+    operation: Any,
+    name: str,
+    owner: UCXEndpoint | None = None,
+    ended: Callable[..., None] | None = None,
+) -> None:
+    """Have the end of an operation be that of `outcome`, unless `ended` says what it is."""
+    outcome.call = operation
+    call = ucx_api._Call(operation, ended or outcome.ended, None, None, name, owner=owner)
     if operation.done():
         call.call()
     else:
         call.start()
-    return request
+
+
+def _started(worker: UCXWorker, operation: Any, name: str, receives: bool, owner: UCXEndpoint | None) -> UCXRequest:
+    outcome = Outcome(receives)
+    _start(outcome, operation, name, owner)
+    return UCXRequest(worker, outcome)
 
 
 def _tag_recv(worker: UCXWorker, arr: Any, tag: Any, mask: Any, owner: UCXEndpoint | None = None) -> UCXRequest:
@@ -358,7 +369,7 @@ def _tag_recv(worker: UCXWorker, arr: Any, tag: Any, mask: Any, owner: UCXEndpoi
     ucx_api._check(worker._context, Feature.TAG, array)
     view = ucx_api._view(array, array.nbytes, True)
     operation = ucx_api._posted(worker._worker.recv, "tag_recv", view, int(tag), int(mask))
-    return _start(worker, operation, "tag_recv", owner)
+    return _started(worker, operation, "tag_recv", True, owner)
 
 
 def _recv_removed(worker: UCXWorker, arr: Any, probe: Any) -> UCXRequest:
@@ -367,7 +378,7 @@ def _recv_removed(worker: UCXWorker, arr: Any, probe: Any) -> UCXRequest:
         raise UCXInvalidParamError("tag_probe() was not asked to remove the message")
     array = asarray(arr)
     operation = ucx_api._posted(message.recv, "tag_recv_with_handle", ucx_api._view(array, array.nbytes, True))
-    return _start(worker, operation, "tag_recv_with_handle")
+    return _started(worker, operation, "tag_recv_with_handle", False, None)
 
 
 # ---- Endpoints ----
@@ -433,7 +444,7 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
         array = asarray(arr)
         ucx_api._check(self.worker._context, Feature.TAG, array)
         view = ucx_api._view(array, array.nbytes, False)
-        return _start(self.worker, self._endpoint.send(view, int(tag)), "tag_send", self)
+        return _started(self.worker, self._endpoint.send(view, int(tag)), "tag_send", False, self)
 
     @_converted
     def tag_recv(self, arr: Array, tag: UCXXTag, tag_mask: UCXXTagMask = UCXXTagMaskFull) -> UCXRequest:
@@ -451,30 +462,25 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
         arrays = [asarray(b) for b in buffers]
         for array in arrays:
             ucx_api._check(self.worker._context, Feature.TAG, array)
-        request = UCXBufferRequests(self.worker)
         views = [ucx_api._view(a, a.nbytes, False) for a in arrays]
-        request._call = operation = self._endpoint.send_multi(views, int(tag))
-        call = ucx_api._Call(operation, request._ended, None, None, "tag_send_multi", owner=self)
-        if operation.done():
-            call.call()
-        else:
-            call.start()
-        return request
+        outcome = MultiOutcome(parts=len(views))
+        _start(outcome, self._endpoint.send_multi(views, int(tag)), "tag_send_multi", self)
+        return UCXBufferRequests(self.worker, outcome)
 
     @_converted
     def tag_recv_multi(self, tag: UCXXTag, tag_mask: UCXXTagMask = UCXXTagMaskFull) -> UCXBufferRequests:
         """Receive buffers that were sent as one message."""
-        request = UCXBufferRequests(self.worker)
-        request._call = operation = self._endpoint.recv_multi(int(tag), int(tag_mask))
-        operation._on_end(request._listed)
-        return request
+        outcome = MultiOutcome(receives=True)
+        outcome.call = operation = self._endpoint.recv_multi(int(tag), int(tag_mask))
+        operation._on_end(outcome.listed)
+        return UCXBufferRequests(self.worker, outcome)
 
     def _stream(self, name: str, post: Callable[..., Any], arr: Any, writable: bool, *more: Any) -> UCXRequest:
         array = asarray(arr)
         if array.nbytes == 0:
             raise RuntimeError("A stream carries no message of 0 bytes")
         ucx_api._check(self.worker._context, Feature.STREAM, array)
-        return _start(self.worker, post(ucx_api._view(array, array.nbytes, writable), *more), name, self)
+        return _started(self.worker, post(ucx_api._view(array, array.nbytes, writable), *more), name, writable, self)
 
     @_converted
     def stream_send(self, arr: Array) -> UCXRequest:
@@ -498,7 +504,8 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
         ucx_api._check(self.worker._context, Feature.AM, array)
         header = (b"\1\0\0\0" if array.cuda else b"\0\0\0\0") + bytes(user_header or b"")
         view = ucx_api._view(array, array.nbytes, False)
-        return _start(self.worker, self._endpoint.send_am(view, ucx_api._AM_ID, header), "am_send", self)
+        operation = self._endpoint.send_am(view, ucx_api._AM_ID, header)
+        return _started(self.worker, operation, "am_send", False, self)
 
     def am_send_iov(
         self,
@@ -513,19 +520,19 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
     def am_recv(self) -> UCXRequest:
         """Receive the next active message: recv_buffer and recv_header of the request."""
         self.worker._context._need(Feature.AM)
-        request = AmRequest(self.worker)
+        outcome = AmOutcome(receives=True)
 
         def received(data: Any, exception: Exception | None) -> object:
-            if request.completed:
+            if outcome.completed:
                 return ucx_api._UNTAKEN  # it was cancelled
             if len(self._am_headers) > len(self._am_slots):
-                request.recv_header = self._am_headers.popleft()
-            request.recv_buffer = data
-            request._ended(None, exception)
+                outcome.recv_header = self._am_headers.popleft()
+            outcome.recv_buffer = data
+            outcome.end(exception)
             return None
 
         self._am_recv(received, (), {})
-        return request
+        return UCXRequest(self.worker, outcome)
 
     def _am_give_back(self, request: UCXRequest) -> None:
         """Who waited for it was interrupted before it went on: it is the next one's."""

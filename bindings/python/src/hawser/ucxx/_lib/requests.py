@@ -4,39 +4,144 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from hawser import _core
 
-from ..exceptions import UCXCanceledError, UCXError, convert
+from ..exceptions import (
+    UCXBusyError,
+    UCXCanceledError,
+    UCXConnectionResetError,
+    UCXEndpointTimeoutError,
+    UCXError,
+    UCXInvalidParamError,
+    UCXMessageTruncatedError,
+    UCXNoMemoryError,
+    UCXNotConnectedError,
+    UCXTimedOutError,
+    UCXUnreachableError,
+    UCXUnsupportedError,
+    convert,
+)
 
 _OK = 0
 _IN_PROGRESS = 1
 _FAILED = -1
-_CANCELED = -16
+_STATUS: dict[type[Exception], int] = {
+    UCXNoMemoryError: -4,
+    UCXInvalidParamError: -5,
+    UCXUnreachableError: -6,
+    UCXMessageTruncatedError: -9,
+    UCXBusyError: -15,
+    UCXCanceledError: -16,
+    UCXTimedOutError: -20,
+    UCXUnsupportedError: -22,
+    UCXNotConnectedError: -24,
+    UCXConnectionResetError: -25,
+    UCXEndpointTimeoutError: -80,
+}
+
+
+class Outcome:
+    """What becomes of a communication. Its completion holds this and not the request, so that a request that is
+    forgotten is collected; who waits for a request holds it, and is held by this."""
+
+    def __init__(self, receives: bool = False) -> None:
+        self.receives = receives
+        self.completed = False
+        self.error: Exception | None = None
+        self.call: Any = None  # the operation, to cancel it
+        self.waiting: list[Callable[[], None]] = []
+        self.recv_buffer: Any = None
+        self.recv_header = b""
+        self._once = threading.Lock()
+
+    def end(self, exception: Exception | None) -> bool:
+        """It has ended; False if it had before."""
+        if not self._once.acquire(blocking=False):
+            return False
+        self.error = None if exception is None else convert(exception)
+        self.completed = True
+        waiting, self.waiting = self.waiting, []
+        for wake in waiting:
+            wake()
+        return True
+
+    def ended(self, _request: Any, exception: Exception | None) -> None:
+        """end(), for those who tell of their request too."""
+        self.end(exception)
+
+    def cancel(self) -> None:
+        """Ask for its end."""
+        if not self.completed and self.call is not None:
+            _core.cancel(self.call.id)
+
+
+class AmOutcome(Outcome):
+    """A receive of an active message: there is nothing to be posted, so it ends at once when it is cancelled."""
+
+    def cancel(self) -> None:
+        """End it; the message that comes next is the next receive's."""
+        self.end(UCXCanceledError("While waiting for am_recv it was cancelled"))
+
+
+class MultiOutcome(Outcome):
+    """A multi-buffer message. parts: how many buffers it has, once that is known."""
+
+    def __init__(self, receives: bool = False, parts: int = 0) -> None:
+        super().__init__(receives)
+        self.parts = parts
+        self.buffers: list[Any] = []
+
+    def listed(self, operation: Any) -> None:
+        """The list of the buffers came: receive them."""
+        try:
+            segments = operation.result()
+            self.buffers = [empty(n) for n in segments.lengths]
+            self.parts = len(self.buffers)
+            self.call = fetch = segments.fetch(self.buffers)
+            fetch._on_end(lambda operation: self.end(operation.exception()))
+        except Exception as e:
+            self.end(e)
 
 
 class UCXRequest:
-    """A communication. It is posted when this exists."""
+    """A communication. It is posted when this exists. Who forgets a receive takes it back."""
 
-    def __init__(self, worker: Any) -> None:
+    def __init__(self, worker: Any, outcome: Outcome) -> None:
         self._worker = worker
-        self._error: Exception | None = None
-        self._call: Any = None  # the operation, to cancel it
-        self._waiting: list[Callable[[], None]] = []
-        self.completed = False
-        self.recv_buffer: Any = None
-        self.recv_header: bytes = b""
+        self._outcome = outcome
+
+    def __del__(self) -> None:
+        # As the interpreter exits anything may be missing.
+        with contextlib.suppress(Exception):
+            if self._outcome.receives and not self._outcome.completed:
+                self._outcome.cancel()
+
+    @property
+    def completed(self) -> bool:
+        """Whether it has ended."""
+        return self._outcome.completed
+
+    @property
+    def recv_buffer(self) -> Any:
+        """The active message that was received."""
+        return self._outcome.recv_buffer
+
+    @property
+    def recv_header(self) -> bytes:
+        """The header that the active message was sent with."""
+        return self._outcome.recv_header
 
     @property
     def status(self) -> int:
         """UCX's status: 0 done, 1 going on, negative failed."""
         if not self.completed:
             return _IN_PROGRESS
-        if self._error is None:
-            return _OK
-        return _CANCELED if isinstance(self._error, UCXCanceledError) else _FAILED
+        error = self._outcome.error
+        return _OK if error is None else _STATUS.get(type(error), _FAILED)
 
     @property
     def future(self) -> Any:
@@ -48,19 +153,12 @@ class UCXRequest:
         """A number that names it."""
         return id(self)
 
-    def _ended(self, _request: Any, exception: Exception | None) -> None:
-        self._error = None if exception is None else convert(exception)
-        self.completed = True
-        waiting, self._waiting = self._waiting, []
-        for wake in waiting:
-            wake()
-
     def check_error(self) -> None:
         """Raise what it failed with."""
-        if self._error is not None:
-            raise self._error
+        if self._outcome.error is not None:
+            raise self._outcome.error
 
-    async def wait(self) -> bool:
+    async def wait(self) -> None:
         """Wait for it; raises what it failed with."""
         if not self.completed:
             loop = asyncio.get_running_loop()
@@ -70,7 +168,7 @@ class UCXRequest:
                 with contextlib.suppress(RuntimeError):  # the loop is closed
                     loop.call_soon_threadsafe(_wake, future)
 
-            self._waiting.append(wake)
+            self._outcome.waiting.append(wake)
             if self.completed:
                 wake()
             if not self._worker._is_progressed:
@@ -81,15 +179,13 @@ class UCXRequest:
                 self.cancel()
                 raise
         self.check_error()
-        return True
 
     wait_yield = wait
 
     def cancel(self) -> None:
         """Ask for its end."""
-        if not self.completed and self._call is not None:
-            with contextlib.suppress(Exception):
-                _core.cancel(self._call.id)
+        with contextlib.suppress(Exception):
+            self._outcome.cancel()
 
 
 def _wake(future: asyncio.Future[None]) -> None:
@@ -97,31 +193,22 @@ def _wake(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-class AmRequest(UCXRequest):
-    """A receive of an active message: there is nothing to be posted, so it ends at once when it is cancelled."""
-
-    def cancel(self) -> None:
-        """End it; the message that comes next is the next receive's."""
-        if not self.completed:
-            self._ended(None, UCXCanceledError("While waiting for am_recv it was cancelled"))
-
-
-class UCXBufferRequest:
+class UCXBufferRequest(UCXRequest):
     """One buffer of a multi-buffer message."""
 
-    def __init__(self, request: UCXRequest, py_buffer: Any) -> None:
+    def __init__(self, request: UCXBufferRequests, py_buffer: Any) -> None:
+        super().__init__(request._worker, request._outcome)
         self.request = request
         self.py_buffer = py_buffer
 
-    def check_error(self) -> None:
-        """Raise what it failed with."""
-        self.request.check_error()
+    def __del__(self) -> None:
+        """The whole message is what is taken back."""
 
 
 class UCXBufferRequests(UCXRequest):
     """A multi-buffer message: its buffers are there once it is completed."""
 
-    py_buffers: tuple[Any, ...] = ()
+    _outcome: MultiOutcome
 
     @property
     def all_completed(self) -> bool:
@@ -129,19 +216,18 @@ class UCXBufferRequests(UCXRequest):
         return self.completed
 
     @property
-    def requests(self) -> tuple[UCXBufferRequest, ...]:
-        """One for each buffer."""
-        return tuple(UCXBufferRequest(self, buffer) for buffer in self.py_buffers)
+    def py_buffers(self) -> list[Any]:
+        """The buffers that were received. Raises RuntimeError before they are complete."""
+        if not self.completed:
+            raise RuntimeError("The buffers are not complete yet")
+        return list(self._outcome.buffers)
 
-    def _listed(self, operation: Any) -> None:
-        """The list of the buffers came: receive them."""
-        try:
-            segments = operation.result()
-            self.py_buffers = tuple(empty(n) for n in segments.lengths)
-            self._call = fetch = segments.fetch(list(self.py_buffers))
-            fetch._on_end(lambda operation: self._ended(None, operation.exception()))
-        except Exception as e:
-            self._ended(None, e)
+    @property
+    def requests(self) -> tuple[UCXBufferRequest, ...]:
+        """One for each buffer, once it is known how many there are."""
+        outcome = self._outcome
+        buffers = outcome.buffers or [None] * outcome.parts
+        return tuple(UCXBufferRequest(self, buffer) for buffer in buffers)
 
 
 def empty(nbytes: int) -> Any:
