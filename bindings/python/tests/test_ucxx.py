@@ -502,6 +502,34 @@ async def test_worker_address():
     ep.abort()
 
 
+async def test_multi_by_worker_address():
+    """Also none is lost whose receive is cancelled."""
+    ep = await ucxx.create_endpoint_from_worker_address(ucxx.get_worker_address())
+    at = {"tag": 9, "force_tag": True}
+    receiving = asyncio.ensure_future(ep.recv_multi(**at))
+    await ep.send_multi([b"one", b"", b"three"], **at)
+    assert [bytes(b) for b in await receiving] == [b"one", b"", b"three"]
+    with pytest.raises(ValueError):
+        await ep.send_multi([b"no tag"])
+    for i in range(30):
+        receiving = asyncio.ensure_future(ep.recv_multi(**at))
+        await asyncio.sleep(0)
+        await ep.send_multi([bytes([i])], **at)
+        for _ in range(i % 4):
+            await asyncio.sleep(0)
+        receiving.cancel()
+        try:
+            got = await receiving
+        except asyncio.CancelledError:
+            got = await asyncio.wait_for(ep.recv_multi(**at), 20)
+        assert bytes(got[0]) == bytes([i])
+    receiving = asyncio.ensure_future(ep.recv_multi(**at))
+    await asyncio.sleep(0.01)
+    await ep.close()
+    with pytest.raises(ucxx.exceptions.UCXCanceledError):
+        await asyncio.wait_for(receiving, 20)
+
+
 def leaving(pipe):
     pipe.send(bytes(ucxx.get_worker_address()))
     pipe.recv()

@@ -258,6 +258,95 @@ def test_a_forgotten_send_arrives():
     assert completes(worker, peer.tag_recv(Array(into), UCXXTag(1))) and into == data
 
 
+# ---- Multi-buffer messages by worker address ----
+
+
+@pytest.fixture
+def addressed():
+    """Two workers, an endpoint from each to the other, and a wait for requests of them."""
+    workers = [libucxx.UCXWorker(libucxx.UCXContext(feature_flags=(Feature.TAG, Feature.WAKEUP))) for _ in range(2)]
+    eps = [
+        libucxx.UCXEndpoint.create_from_worker_address(mine, other.address)
+        for mine, other in (workers, reversed(workers))
+    ]
+
+    def done(*requests, seconds=20.0):
+        end = time.monotonic() + seconds
+        while not all(request.completed for request in requests) and time.monotonic() < end:
+            for worker in workers:
+                worker.progress()
+        return all(request.completed for request in requests)
+
+    yield *eps, done
+    for ep in eps:
+        ep.close_blocking()
+
+
+MULTI = UCXXTag(9)
+
+
+def send_parts(ep, *parts):
+    return ep.tag_send_multi(tuple(map(Array, parts)), MULTI)
+
+
+@pytest.mark.parametrize("sizes", [[], [3], [2, 0, 5], range(250), [3_000_000] * 3])
+def test_multi_by_address(addressed, sizes):
+    ep, peer, done = addressed
+    parts = [os.urandom(size) for size in sizes]
+    requests = [send_parts(ep, *parts), peer.tag_recv_multi(MULTI)]
+    assert done(*requests) and [r.status for r in requests] == [0, 0]
+    assert [bytes(b) for b in requests[1].py_buffers] == parts
+    assert len(requests[0].requests) == len(requests[1].requests) == len(parts)
+
+
+def test_many_multi_by_address_on_one_tag(addressed):
+    ep, peer, done = addressed
+    receives = [peer.tag_recv_multi(MULTI) for _ in range(20)]
+    sends = [send_parts(ep, bytes([i]), bytes([i]) * 100_000) for i in range(20)]
+    assert done(*receives, *sends)
+    for i, receive in enumerate(receives):
+        assert [bytes(b) for b in receive.py_buffers] == [bytes([i]), bytes([i]) * 100_000]
+
+
+def test_multi_by_address_that_nobody_waits_for_any_more(addressed):
+    """The message is the next receive's, whether it had begun to come or not."""
+    ep, peer, done = addressed
+    request = peer.tag_recv_multi(MULTI)
+    del request
+    cancelled = peer.tag_recv_multi(MULTI)
+    cancelled.cancel()
+    assert cancelled.status == -16
+    assert done(send_parts(ep, b"one"))
+    late = peer.tag_recv_multi(MULTI)
+    assert done(late) and bytes(late.py_buffers[0]) == b"one"
+
+    data = os.urandom(1 << 24)
+    request, sent = peer.tag_recv_multi(MULTI), send_parts(ep, data)
+    while not peer.worker._multi_lines[9, UCXXTagMaskFull.value]._incoming[0].listed:
+        ep.worker.progress_once()
+        peer.worker.progress_once()
+    request.cancel()
+    late = peer.tag_recv_multi(MULTI)
+    assert done(late, sent) and bytes(late.py_buffers[0]) == data
+
+
+def test_multi_by_address_ends_with_its_endpoint(addressed):
+    _, peer, done = addressed
+    requests = [peer.tag_recv_multi(UCXXTag(tag)) for tag in (1, 1, 2)]
+    peer.close_blocking()
+    assert done(*requests) and [r.status for r in requests] == [-16] * 3
+
+
+def test_what_is_no_multi_by_address(addressed):
+    ep, peer, done = addressed
+    requests = [peer.tag_recv_multi(MULTI), ep.tag_send(Array(b"no header"), MULTI)]
+    assert done(*requests)
+    with pytest.raises(libucxx.UCXMessageTruncatedError):
+        requests[0].check_error()
+    requests = [peer.tag_recv_multi(MULTI), send_parts(ep, b"good")]
+    assert done(*requests) and bytes(requests[0].py_buffers[0]) == b"good"
+
+
 def leave(pipe):
     worker = end_of("tag", "blocking")
     listener, ep = accepted(worker, pipe.send)

@@ -20,6 +20,7 @@ from hawser.ucp._libs.ucx_api import AllocatorType, Feature, get_current_options
 
 from ..exceptions import *  # noqa: F403
 from ..exceptions import UCXInvalidParamError, convert
+from . import multi
 from .arr import Array, asarray
 from .requests import AmOutcome, MultiOutcome, Outcome, UCXBufferRequest, UCXBufferRequests, UCXRequest, empty
 
@@ -194,6 +195,7 @@ class UCXWorker(ucx_api.UCXWorker):
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         self._on_start: Callable[[], None] | None = None
+        self._multi_lines: dict[tuple[int, int], multi.Line] = {}
 
     @property
     def ucxx_ptr(self) -> int:
@@ -391,6 +393,7 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
 
     def __init__(self, worker: UCXWorker, endpoint: Any, endpoint_error_handling: bool) -> None:
         self._am_headers: deque[bytes] = deque()
+        self._multi_receives = multi.Receives()
         super().__init__(worker, endpoint, endpoint_error_handling)
 
     @classmethod
@@ -462,6 +465,8 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
         arrays = [asarray(b) for b in buffers]
         for array in arrays:
             ucx_api._check(self.worker._context, Feature.TAG, array)
+        if self._by_address:
+            return UCXBufferRequests(self.worker, multi.send(self, arrays, int(tag)))
         views = [ucx_api._view(a, a.nbytes, False) for a in arrays]
         outcome = MultiOutcome(parts=len(views))
         _start(outcome, self._endpoint.send_multi(views, int(tag)), "tag_send_multi", self)
@@ -470,10 +475,21 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
     @_converted
     def tag_recv_multi(self, tag: UCXXTag, tag_mask: UCXXTagMask = UCXXTagMaskFull) -> UCXBufferRequests:
         """Receive buffers that were sent as one message."""
+        self.worker._context._need(Feature.TAG)
+        if self._by_address:
+            return self._recv_multi_by_address(int(tag), int(tag_mask))
         outcome = MultiOutcome(receives=True)
         outcome.call = operation = self._endpoint.recv_multi(int(tag), int(tag_mask))
         operation._on_end(outcome.listed)
         return UCXBufferRequests(self.worker, outcome)
+
+    def _recv_multi_by_address(self, tag: int, mask: int) -> UCXBufferRequests:
+        worker, receives = self.worker, self._multi_receives
+        self._inflight.add(receives)  # type: ignore[arg-type]
+        outcome = multi.receive(worker._worker, receives, worker._multi_lines, tag, mask)
+        if not self.is_alive():
+            worker._cancel_later(outcome.cancel_request)
+        return UCXBufferRequests(worker, outcome)
 
     def _stream(self, name: str, post: Callable[..., Any], arr: Any, writable: bool, *more: Any) -> UCXRequest:
         array = asarray(arr)

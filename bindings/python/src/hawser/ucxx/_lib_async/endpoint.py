@@ -141,6 +141,7 @@ class Endpoint(_ucp.Endpoint):
 
     async def send_multi(self, buffers: Any, tag: Any = None, force_tag: bool = False) -> None:
         """Send a list or tuple of buffers as one message."""
+        self._look_if_by_address()
         ep = self._open_ep()
         if not isinstance(buffers, (list, tuple)):
             raise ValueError("The `buffers` argument must be a `list` or `tuple`")
@@ -152,20 +153,33 @@ class Endpoint(_ucp.Endpoint):
             if self._ep is None:
                 raise
 
-    async def recv_multi(self, tag: Any = None, force_tag: bool = False) -> tuple[Any, ...]:
+    async def recv_multi(self, tag: Any = None, force_tag: bool = False) -> list[Any]:
         """The buffers of the next send_multi()."""
         wire = self._wire_tag(tag, force_tag, 1)
         if self._ep is None or (self._hawser._error is not None and self._hawser.probe(wire) is None):
             self._open_ep()
         self._recv_count += 1
-        try:
-            segments = await self._hawser.recv_multi(wire)  # which loses nothing when it is cancelled
-            buffers = tuple(empty(length) for length in segments.lengths)
-            await segments.fetch(list(buffers))
-        except HawserError as e:
-            raise convert(e) from e
+        buffers = await (self._fetched(wire) if self._tags is not None else self._multi_by_address(wire))
         self._received()
         return buffers
+
+    async def _fetched(self, wire: int) -> list[Any]:
+        try:
+            segments = await self._hawser.recv_multi(wire)  # which loses nothing when it is cancelled
+            buffers = [empty(length) for length in segments.lengths]
+            await segments.fetch(buffers)
+        except HawserError as e:
+            raise convert(e) from e
+        return buffers
+
+    async def _multi_by_address(self, wire: int) -> list[Any]:
+        request = self._ep.tag_recv_multi(UCXXTag(wire))
+        try:
+            await request.wait()
+        except asyncio.CancelledError:
+            request._outcome.give_back()
+            raise
+        return list(request.py_buffers)
 
     def tag_probe(self, tag: Any = None, force_tag: bool = False, remove: bool = False) -> TagProbeResult:
         """Look for a message; remove: only recv_with_handle() gets it then."""
