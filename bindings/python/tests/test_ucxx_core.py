@@ -24,10 +24,12 @@ def test_address_object():
     address = worker.address
     for copy in (
         pickle.loads(pickle.dumps(address)),
-        libucxx.UCXAddress.create_from_buffer(bytearray(bytes(address))),
+        libucxx.UCXAddress.create_from_buffer(buf=bytearray(bytes(address))),
         libucxx.UCXAddress.create_from_string(bytes(address)),
     ):
         assert hash(copy) == hash(address) and bytes(copy) == address.tobytes()
+    with pytest.raises(TypeError):
+        libucxx.UCXAddress()
     assert address.length == len(bytes(address)) > 0 and isinstance(address.ucxx_ptr, int)
 
 
@@ -36,7 +38,16 @@ def test_tags(kind):
     assert kind(42) == kind(42) == 42 and kind(42) != kind(100) and kind(42) != 100 and kind(42) != "42"
     assert hash(kind(1)) == hash(kind(1)) and len({kind(1), kind(2), kind(1)}) == 2
     assert repr(kind(42)) == f"{kind.__name__}(42)" and kind(2**63) == 2**63 and kind(42) != -1
-    assert UCXXTag(1) != UCXXTagMask(1)
+    assert UCXXTag(1) != UCXXTagMask(1) and kind(1.5) == 1 and kind(2**64 - 1).value == 2**64 - 1
+    for number in (-1, 2**64):
+        with pytest.raises(OverflowError):
+            kind(number)
+    for thing in ("5", b"5", None, [5]):
+        with pytest.raises(TypeError):
+            kind(thing)
+    with pytest.raises(AttributeError):
+        kind(1).value = 2
+    assert pickle.loads(pickle.dumps(kind(5))) == kind(5)
     assert UCXXTagMaskFull.value == 2**64 - 1 and repr(UCXXTagMaskFull) == f"UCXXTagMask({2**64 - 1})"
 
 
@@ -197,10 +208,67 @@ def test_multi_and_probe():
     into = bytearray(7)
     wait_requests(worker, "blocking", eps[0].tag_recv_with_handle(Array(into), found))
     assert into == b"message"
-    with pytest.raises(libucxx.UCXInvalidParamError):
-        worker.tag_recv_with_handle(Array(into), worker.tag_probe(UCXXTag(7)))
     ep.close_blocking()
     assert not ep.alive
+
+
+def test_probe_results():
+    worker, _listener, ep, peer = a_pair()
+    none = worker.tag_probe(UCXXTag(7))
+    assert not none and not none.matched and repr(none) == "TagProbeResult(matched=False)"
+    for name in ("sender_tag", "length", "handle"):
+        with pytest.raises(AttributeError):
+            getattr(none, name)
+    into = Array(bytearray(3))
+    with pytest.raises(ValueError):
+        worker.tag_recv_with_handle(into, none)
+    with pytest.raises(TypeError):
+        worker.tag_recv_with_handle(into, 5)
+    assert completes(worker, ep.tag_send(Array(b"abc"), UCXXTag(7)))
+    while not worker.tag_probe(UCXXTag(7)):
+        pass
+    there = worker.tag_probe(UCXXTag(7))
+    assert isinstance(there.sender_tag, UCXXTag) and there.handle is None
+    with pytest.raises(RuntimeError):
+        worker.tag_recv_with_handle(into, there)
+    removed = worker.tag_probe(UCXXTag(7), remove=True)
+    assert isinstance(removed.handle, int) and removed.handle > 0
+    assert completes(worker, peer.tag_recv_with_handle(arr=into, probe_result=removed))
+    assert into.obj == b"abc" and removed.handle is None and removed.length == 3
+    for receiver in (worker, peer):
+        with pytest.raises(RuntimeError):
+            receiver.tag_recv_with_handle(into, removed)
+
+
+def test_requests():
+    worker, _listener, ep, peer = a_pair()
+    truncated = peer.tag_recv(Array(bytearray(2)), UCXXTag(1))
+    assert completes(worker, truncated, ep.tag_send(Array(b"abc"), UCXXTag(1))) and truncated.status == -9
+    multi = peer.tag_recv_multi(UCXXTag(2))
+    with pytest.raises(RuntimeError):
+        _ = multi.py_buffers
+    sent = ep.tag_send_multi(arrays=(Array(b"abc"), Array(b"d")), tag=UCXXTag(2))
+    assert completes(worker, sent, multi)
+    assert type(multi.py_buffers) is list and sent.py_buffers == [] and len(sent.requests) == 2
+    for request in multi.requests:
+        assert isinstance(request, libucxx.UCXRequest) and request.completed and request.status == 0
+        request.check_error()
+
+
+def test_closing():
+    worker, listener, ep, peer = a_pair()
+    with pytest.raises(libucxx.UCXBusyError):
+        libucxx.UCXListener.create(worker, listener.port, print)
+    closing = ep.close()
+    assert completes(worker, closing) and closing.status == 0 and not ep.alive
+    ep.raise_on_error()
+    while peer.alive:
+        worker.progress()
+    with pytest.raises(libucxx.UCXConnectionResetError):
+        peer.raise_on_error()
+    assert ep.close().completed
+    peer.close_blocking()
+    peer.raise_on_error()
 
 
 def a_pair(features=(Feature.TAG, Feature.STREAM, Feature.AM, Feature.WAKEUP)):

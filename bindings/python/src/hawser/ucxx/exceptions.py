@@ -151,7 +151,7 @@ _BY_CODE: dict[int, type[UCXError]] = {
     ErrorCode.NOT_CONNECTED: UCXNotConnectedError,
     ErrorCode.BUSY: UCXBusyError,
     ErrorCode.IN_USE: UCXAlreadyExistsError,
-    ErrorCode.ADDRESS_IN_USE: UCXAlreadyExistsError,
+    ErrorCode.ADDRESS_IN_USE: UCXBusyError,
     ErrorCode.NOT_FOUND: UCXNoElemError,
     ErrorCode.CONNECTION_RESET: UCXConnectionResetError,
     ErrorCode.PEER_CLOSED: UCXCanceledError,

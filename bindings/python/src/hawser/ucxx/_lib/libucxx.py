@@ -19,7 +19,7 @@ from hawser.ucp._libs import config, ucx_api
 from hawser.ucp._libs.ucx_api import AllocatorType, Feature, get_current_options, get_ucx_version
 
 from ..exceptions import *  # noqa: F403
-from ..exceptions import UCXInvalidParamError, convert
+from ..exceptions import convert
 from . import multi
 from .arr import Array, asarray
 from .requests import AmOutcome, MultiOutcome, Outcome, UCXBufferRequest, UCXBufferRequests, UCXRequest, empty
@@ -48,24 +48,34 @@ class PythonAmSendMemoryTypePolicy(enum.Enum):
 class _Number:
     """An unsigned number of 64 bits with a name of its own."""
 
-    __slots__ = ("value",)
+    __slots__ = ("_value",)
 
-    def __init__(self, value: int) -> None:
-        self.value = int(value) & _ALL
+    def __init__(self, value: Any) -> None:
+        if not hasattr(value, "__index__") and not hasattr(value, "__int__"):  # int() takes strings, too
+            raise TypeError(f"an integer is required, not {type(value).__name__}")
+        number = int(value)
+        if not 0 <= number <= _ALL:
+            raise OverflowError(f"{number} is no unsigned number of 64 bits")
+        self._value = number
+
+    @property
+    def value(self) -> int:
+        """The number."""
+        return self._value
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, int):
-            return self.value == other
-        return type(other) is type(self) and self.value == other.value
+            return self._value == other
+        return type(other) is type(self) and self._value == other._value
 
     def __hash__(self) -> int:
-        return hash(self.value)
+        return hash(self._value)
 
     def __int__(self) -> int:
-        return self.value
+        return self._value
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.value})"
+        return f"{type(self).__name__}({self._value})"
 
 
 class UCXXTag(_Number):
@@ -104,7 +114,12 @@ class UCXConfig:
 
 
 class UCXAddress(ucx_api.UCXAddress):
-    """The address of a worker."""
+    """The address of a worker. Made by the class methods."""
+
+    def __new__(cls, *data: bytes) -> UCXAddress:
+        if not data:
+            raise TypeError("UCXAddress is made by its class methods")
+        return super().__new__(cls, *data)
 
     @classmethod
     def create_from_worker(cls, worker: UCXWorker) -> UCXAddress:
@@ -112,9 +127,9 @@ class UCXAddress(ucx_api.UCXAddress):
         return cls.from_worker(worker)  # type: ignore[return-value]
 
     @classmethod
-    def create_from_buffer(cls, buffer: Any) -> UCXAddress:
+    def create_from_buffer(cls, buf: Any) -> UCXAddress:
         """An address that came as bytes."""
-        return cls.from_buffer(buffer)  # type: ignore[return-value]
+        return cls.from_buffer(buf)  # type: ignore[return-value]
 
     create_from_string = create_from_buffer
 
@@ -163,19 +178,52 @@ class UCXContext(ucx_api.UCXContext):
 
 
 class TagProbeResult:
-    """Whether a message is there, and which."""
+    """Whether a message is there, and which. What is not there has no further attributes."""
 
     def __init__(self, found: Any, removed: bool) -> None:
-        self.matched = found is not None
-        self.sender_tag: int | None = None if found is None else found.tag
-        self.length: int | None = None if found is None else found.length
-        self.handle = found if removed else None
+        self._found = found
+        self._removed = removed
+
+    @property
+    def matched(self) -> bool:
+        """Whether it is there."""
+        return self._found is not None
+
+    def _message(self) -> Any:
+        if self._found is None:
+            raise AttributeError("No message was matched")
+        return self._found
+
+    @property
+    def sender_tag(self) -> UCXXTag:
+        """Its tag."""
+        return UCXXTag(self._message().tag)
+
+    @property
+    def length(self) -> int:
+        """Its length in bytes."""
+        return int(self._message().length)
+
+    @property
+    def handle(self) -> int | None:
+        """A number that names it, if it was removed and is not received yet."""
+        message = self._message()
+        return message._id or None if self._removed else None
+
+    def _take(self) -> Any:
+        if self._found is None:
+            raise ValueError("the TagProbeResult has matched no message")
+        if self.handle is None:
+            raise RuntimeError(f"the message was {'received already' if self._removed else 'not removed'}")
+        return self._found
 
     def __bool__(self) -> bool:
         return self.matched
 
     def __repr__(self) -> str:
-        return f"TagProbeResult(matched={self.matched}, sender_tag={self.sender_tag}, length={self.length})"
+        if not self.matched:
+            return "TagProbeResult(matched=False)"
+        return f"TagProbeResult(matched=True, sender_tag={self.sender_tag}, length={self.length})"
 
 
 class UCXWorker(ucx_api.UCXWorker):
@@ -307,9 +355,9 @@ class UCXWorker(ucx_api.UCXWorker):
         return _tag_recv(self, arr, tag, tag_mask)
 
     @_converted
-    def tag_recv_with_handle(self, arr: Array, probe: Any) -> UCXRequest:
+    def tag_recv_with_handle(self, arr: Array, probe_result: TagProbeResult) -> UCXRequest:
         """Receive a message that tag_probe() removed."""
-        return _recv_removed(self, arr, probe)
+        return _recv_removed(self, arr, probe_result)
 
     # ---- Futures: completions find their loop by themselves ----
 
@@ -374,10 +422,10 @@ def _tag_recv(worker: UCXWorker, arr: Any, tag: Any, mask: Any, owner: UCXEndpoi
     return _started(worker, operation, "tag_recv", True, owner)
 
 
-def _recv_removed(worker: UCXWorker, arr: Any, probe: Any) -> UCXRequest:
-    message = probe.handle if isinstance(probe, TagProbeResult) else probe
-    if message is None:
-        raise UCXInvalidParamError("tag_probe() was not asked to remove the message")
+def _recv_removed(worker: UCXWorker, arr: Any, probe_result: TagProbeResult) -> UCXRequest:
+    if not isinstance(probe_result, TagProbeResult):
+        raise TypeError(f"a TagProbeResult is needed, not {type(probe_result).__name__}")
+    message = probe_result._take()
     array = asarray(arr)
     operation = ucx_api._posted(message.recv, "tag_recv_with_handle", ucx_api._view(array, array.nbytes, True))
     return _started(worker, operation, "tag_recv_with_handle", False, None)
@@ -437,7 +485,11 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
         """Whether it is open and the peer is there."""
         return not self._closed and self.is_alive()
 
-    raise_on_error = _converted(ucx_api.UCXEndpoint.raise_on_error)
+    @_converted
+    def raise_on_error(self) -> None:
+        """Raise what became of the connection, if it failed; who closed it knows."""
+        if not self._closed:
+            super().raise_on_error()
 
     # ---- Transfers ----
 
@@ -455,14 +507,15 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
         return _tag_recv(self.worker, arr, tag, tag_mask, self)
 
     @_converted
-    def tag_recv_with_handle(self, arr: Array, probe: Any) -> UCXRequest:
+    def tag_recv_with_handle(self, arr: Array, probe_result: TagProbeResult) -> UCXRequest:
         """Receive a message that tag_probe() removed."""
-        return _recv_removed(self.worker, arr, probe)
+        return _recv_removed(self.worker, arr, probe_result)
 
     @_converted
-    def tag_send_multi(self, buffers: Iterable[Array], tag: UCXXTag) -> UCXBufferRequests:
-        """Send buffers as one message."""
-        arrays = [asarray(b) for b in buffers]
+    def tag_send_multi(self, arrays: Iterable[Array], tag: UCXXTag) -> UCXBufferRequests:
+        """Send arrays as one message."""
+        self.worker._context._need(Feature.TAG)
+        arrays = [asarray(array) for array in arrays]
         for array in arrays:
             ucx_api._check(self.worker._context, Feature.TAG, array)
         if self._by_address:
@@ -577,9 +630,16 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
         """Call nothing."""
         self._close_callback = None
 
+    def close(self) -> UCXRequest:  # type: ignore[override]
+        """Complete what was sent and close; the request ends when it is closed."""
+        self.close_soon()
+        outcome = Outcome()
+        self._endpoint.close()._on_end(lambda _operation: outcome.end(None))
+        return UCXRequest(self.worker, outcome)
+
     def close_blocking(self, period: int = 0, max_attempts: int = 1) -> None:
         """Complete what was sent and close."""
-        self.close()
+        super().close()
 
 
 class UCXListener(ucx_api.UCXListener):
