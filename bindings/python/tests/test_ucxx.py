@@ -10,6 +10,7 @@ import pytest
 from ucp_support import mp
 
 from hawser import ucxx
+from hawser.ucxx._lib_async import Endpoint
 from hawser.ucxx._lib_async.utils_test import captured_logger, wait_listener_client_handlers
 from hawser.ucxx.types import Tag
 
@@ -166,7 +167,7 @@ async def test_lengths():
 
     listener, client = await connected(serve)
     into = bytearray(100)
-    assert await client.recv(into) is True and into[:3] == b"Hey"
+    assert await client.recv(into) is None and into[:3] == b"Hey"
     with pytest.raises(ucxx.exceptions.UCXMessageTruncatedError):
         await client.recv(bytearray(3))
     await client.send(b"1")
@@ -265,7 +266,7 @@ async def test_probe_after_the_peer_left(what):
             found = ep._ctx.worker.tag_probe(Tag(ep._tags["msg_recv"]), remove=True)
             assert found.matched and found.sender_tag == ep._tags["msg_recv"]
             assert not ep.tag_probe()
-            await ep.recv_with_handle(got, found.handle)
+            await ep.recv_with_handle(got, found)
         assert got == message
         done.set_result(True)
 
@@ -426,6 +427,53 @@ async def test_close_after_n_recv_and_premature_listener():
         await client.send(b"1")
     released.set()
     await served.wait()
+
+
+async def test_what_calls_give():
+    """None, but for what is received."""
+    kept = []
+    listener, client = await connected(kept.append)
+    while not kept:
+        await asyncio.sleep(0.001)
+    peer, into, at = kept.pop(), bytearray(1), {"tag": 5, "force_tag": True}
+    assert await client.send(b"1") is None and await peer.recv(into) is None
+    assert await client.am_send(b"1") is None and await client.am_send_iov([b"2"]) is None
+    assert [bytes(await peer.am_recv()) for _ in range(2)] == [b"1", b"2"]
+    assert await client.send_multi([b"1"]) is None and type(await peer.recv_multi()) is list
+    await client.send(b"1", **at)
+    assert await ucxx.recv(into, tag=5) is None
+    await client.send(b"1", **at)
+    while not (found := peer.tag_probe(**at, remove=True)):
+        await asyncio.sleep(0)
+    assert await peer.recv_with_handle(into, found) is None
+    with pytest.raises(RuntimeError):
+        await peer.recv_with_handle(into, found)
+    await client.close()
+    await peer.close()
+    listener.close()
+
+
+async def test_wrong_arguments():
+    listener, client = await connected(lambda ep: None)
+    for tag, error in (("5", TypeError), (b"5", TypeError), (-1, OverflowError), (2**64, OverflowError)):
+        for call in (client.send, client.recv):
+            with pytest.raises(error):
+                await call(bytearray(1), tag=tag, force_tag=True)
+        with pytest.raises(error):
+            await ucxx.recv(bytearray(1), tag=tag)
+        with pytest.raises(error):
+            client.tag_probe(tag=tag, force_tag=True)
+    with pytest.raises(TypeError):
+        client.close_after_n_recv("a")
+    with pytest.raises(ValueError):
+        Endpoint(1, 2)
+    with pytest.raises(ucxx.exceptions.UCXBusyError):
+        ucxx.create_listener(print, listener.port)
+    await client.close()
+    for name in ("ucxx_worker", "ucp_worker", "ucxx_endpoint"):
+        with pytest.raises(AttributeError):
+            getattr(client, name)
+    listener.close()
 
 
 async def test_reset_is_refused_while_something_is_open():

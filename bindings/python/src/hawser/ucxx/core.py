@@ -142,9 +142,9 @@ def get_ucx_address_from_buffer(buffer: Any) -> Any:
     return ucx_api.UCXAddress.create_from_buffer(buffer)
 
 
-async def recv(buffer: Any, tag: Any) -> bool:
+async def recv(buffer: Any, tag: Any) -> None:
     """Receive a message of any peer; `tag` is used as it is."""
-    return await _get_ctx().recv(buffer, tag=tag)
+    await _get_ctx().recv(buffer, tag=tag)
 
 
 __all__ = [

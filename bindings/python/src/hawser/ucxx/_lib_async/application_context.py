@@ -15,9 +15,9 @@ from typing import Any
 
 from hawser.ucp import core as _ucp
 
-from .._lib.libucxx import TagProbeResult, UCXContext, UCXEndpoint, UCXListener, UCXWorker, UCXXTag
+from .._lib.libucxx import TagProbeResult, UCXContext, UCXEndpoint, UCXListener, UCXWorker
 from ..exceptions import convert
-from .endpoint import Endpoint, _array
+from .endpoint import Endpoint, _array, as_tag
 from .listener import Listener, _Handlers, accept
 from .utils import get_event_loop
 
@@ -169,12 +169,12 @@ class ApplicationContext(_ucp.ApplicationContext):
 
     def tag_probe(self, tag: Any, remove: bool = False) -> TagProbeResult:
         """Look for a message of any peer."""
-        return self.worker.tag_probe(UCXXTag(int(tag)), remove=remove)
+        return self.worker.tag_probe(as_tag(tag), remove=remove)
 
-    async def recv(self, buffer: Any, tag: Any) -> bool:
+    async def recv(self, buffer: Any, tag: Any) -> None:
         """Receive a message of any peer; `tag` is used as it is."""
-        return bool(await self.worker.tag_recv(_array(buffer), UCXXTag(int(tag))).wait())
+        await self.worker.tag_recv(_array(buffer), as_tag(tag)).wait()
 
-    async def recv_with_handle(self, buffer: Any, probe_result: Any) -> bool:
+    async def recv_with_handle(self, buffer: Any, probe_result: TagProbeResult) -> None:
         """Receive a message that tag_probe() removed."""
-        return bool(await self.worker.tag_recv_with_handle(_array(buffer), probe_result).wait())
+        await self.worker.tag_recv_with_handle(_array(buffer), probe_result).wait()

@@ -8,9 +8,10 @@ from typing import Any
 
 from hawser._errors import HawserError
 from hawser.ucp import core as _ucp
+from hawser.ucp.exceptions import UCXError as _UCPError
 
 from .._lib.arr import Array
-from .._lib.libucxx import TagProbeResult, UCXXTag
+from .._lib.libucxx import TagProbeResult, UCXEndpoint, UCXXTag
 from .._lib.requests import empty
 from ..exceptions import UCXCanceledError, UCXError, convert
 
@@ -20,6 +21,11 @@ class Endpoint(_ucp.Endpoint):
 
     _exact = False
     _ep: Any
+
+    def __init__(self, endpoint: UCXEndpoint, ctx: Any, tags: dict[str, int] | None = None) -> None:
+        if not isinstance(endpoint, UCXEndpoint):
+            raise ValueError(f"a UCXEndpoint is needed, not {type(endpoint).__name__}")
+        super().__init__(endpoint, ctx, tags)
 
     # ---- What it is ----
 
@@ -41,7 +47,7 @@ class Endpoint(_ucp.Endpoint):
     @property
     def ucp_worker(self) -> int:
         """The worker's handle."""
-        return self.get_ucp_worker()
+        return self._ep.worker_handle
 
     @property
     def ucxx_endpoint(self) -> int:
@@ -73,21 +79,19 @@ class Endpoint(_ucp.Endpoint):
     # ---- Messages ----
 
     def _wire_tag(self, tag: Any, force_tag: bool, receive: int) -> int:
-        if isinstance(tag, UCXXTag):
-            tag = int(tag)
-        return self._tag(tag, force_tag, receive)
+        return self._tag(_checked_tag(tag, force_tag), force_tag, receive)
 
-    async def send(self, buffer: Any, tag: Any = None, force_tag: bool = False) -> bool | None:
+    async def send(self, buffer: Any, tag: Any = None, force_tag: bool = False) -> None:
         """Send a buffer. tag: anything hashable that the receiver names too; force_tag: as it is."""
         try:
-            return await super().send(buffer, int(tag) if isinstance(tag, UCXXTag) else tag, force_tag)
+            await super().send(buffer, _checked_tag(tag, force_tag), force_tag)
         except Exception as e:
             raise convert(e) from e
 
-    async def recv(self, buffer: Any, tag: Any = None, force_tag: bool = False) -> bool:
+    async def recv(self, buffer: Any, tag: Any = None, force_tag: bool = False) -> None:  # type: ignore[override]
         """Receive into a writable buffer of at least the message's size."""
         try:
-            return await super().recv(buffer, int(tag) if isinstance(tag, UCXXTag) else tag, force_tag)
+            await super().recv(buffer, _checked_tag(tag, force_tag), force_tag)
         except Exception as e:
             raise convert(e) from e
 
@@ -97,24 +101,23 @@ class Endpoint(_ucp.Endpoint):
         except Exception as e:
             raise convert(e) from e
 
-    async def am_send(self, buffer: Any, memory_type_policy: Any = None, user_header: bytes = b"") -> bool | None:
+    async def am_send(self, buffer: Any, memory_type_policy: Any = None, user_header: bytes = b"") -> None:
         """Send a buffer that the receiver allocates, and a header."""
         self._look_if_by_address()
         ep = self._open_ep()
         self._send_count += 1
         try:
-            return bool(await ep.am_send(_array(buffer), memory_type_policy, user_header).wait())
+            await ep.am_send(_array(buffer), memory_type_policy, user_header).wait()
         except UCXCanceledError:
             if self._ep is None:
                 raise
-        return None
 
-    async def am_send_iov(self, buffers: Any, memory_type_policy: Any = None, user_header: bytes = b"") -> bool:
+    async def am_send_iov(self, buffers: Any, memory_type_policy: Any = None, user_header: bytes = b"") -> None:
         """Send buffers as one active message."""
         self._look_if_by_address()
         ep = self._open_ep()
         self._send_count += 1
-        return bool(await ep.am_send_iov([_array(b) for b in buffers], memory_type_policy, user_header).wait())
+        await ep.am_send_iov([_array(b) for b in buffers], memory_type_policy, user_header).wait()
 
     def _look_if_by_address(self) -> None:
         if self._tags is None:
@@ -190,19 +193,18 @@ class Endpoint(_ucp.Endpoint):
         look = self._hawser.take if remove else self._hawser.probe
         return TagProbeResult(look(wire), remove)
 
-    async def recv_with_handle(self, buffer: Any, probe_result: Any) -> bool:
+    async def recv_with_handle(self, buffer: Any, probe_result: TagProbeResult) -> None:
         """Receive a message that tag_probe() removed."""
         ep = self._ep if self._ep is not None else self._open_ep()
         self._recv_count += 1
         await ep.tag_recv_with_handle(_array(buffer), probe_result).wait()
         self._received()
-        return True
 
     def close_after_n_recv(self, n: int, count_from_ep_creation: bool = False) -> None:
         """Close once `n` more messages are received, or `n` in all."""
         try:
             super().close_after_n_recv(n, count_from_ep_creation)
-        except Exception as e:
+        except _UCPError as e:
             raise UCXError(str(e)) from e
 
     def set_close_callback(
@@ -219,3 +221,14 @@ class Endpoint(_ucp.Endpoint):
 
 def _array(buffer: Any) -> Array:
     return buffer if isinstance(buffer, Array) else Array(buffer)
+
+
+def as_tag(tag: Any) -> UCXXTag:
+    """A tag that is used as it is. Raises TypeError, OverflowError."""
+    return tag if isinstance(tag, UCXXTag) else UCXXTag(tag)
+
+
+def _checked_tag(tag: Any, force_tag: bool) -> Any:
+    if force_tag and tag is not None:
+        return as_tag(tag).value
+    return tag.value if isinstance(tag, UCXXTag) else tag
