@@ -5,8 +5,10 @@ import pickle
 
 import numpy as np
 import pytest
+from distributed import Scheduler, Worker
 from distributed.protocol import deserialize, serialize
 
+from hawser.dask import _pool, _workers
 from hawser.dask._pool import SMALLEST, Pool
 
 MIB = 1 << 20
@@ -14,7 +16,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def pool():
-    return Pool(64 * MIB, keep=0.0)
+    return Pool(lambda: 64 * MIB, keep=0.0)
 
 
 def address(view):
@@ -83,3 +85,29 @@ def test_small_and_huge_buffers_are_not_pooled(pool):
         view = pool.take(n)
         assert view.nbytes == n and not view.readonly
     assert pool.outstanding == 0
+
+
+def test_what_is_kept_goes_down_at_once(pool, monkeypatch):
+    """Dask spills until it sees that there is more memory: it cannot wait for the next buffer that is received."""
+    monkeypatch.setattr(_pool, "_INTERVAL", 0.0)
+    views = [pool.take(10 * MIB) for _ in range(3)]
+    views.pop()
+    gc.collect()
+    assert pool.retained == 10 * MIB
+    pool._allowed = lambda: 0
+    views.pop()
+    gc.collect()
+    assert pool.retained == 0 and pool.outstanding == 10 * MIB
+    pool.take(10 * MIB)
+    assert pool.outstanding == 10 * MIB
+
+
+async def test_what_is_kept_depends_on_the_memory_of_workers(monkeypatch):
+    async with Scheduler(protocol="ucx", host="127.0.0.1", port=0, dashboard_address=":0") as s:
+        async with Worker(s.address, nthreads=1, memory_limit="700 MB") as worker:
+            used = 1
+            monkeypatch.setattr(worker.monitor, "get_process_memory", lambda: used)
+            assert _pool._allowed() == 70_000_000
+            used = 420_000_000  # 60 %, where Dask stops to spill
+            assert _pool._allowed() == 0
+    _workers._close_all()

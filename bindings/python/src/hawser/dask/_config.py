@@ -12,7 +12,6 @@ from typing import Any
 import dask
 import yaml
 from dask.utils import parse_bytes, parse_timedelta
-from distributed.system import MEMORY_LIMIT
 
 from ._nearest import nearest_devices
 from ._usable import check, create_cuda_context, no_cuda, no_infiniband
@@ -60,10 +59,10 @@ def write_ahead() -> int:
     return 0 if value is None else int(parse_bytes(value))
 
 
-def pool_size() -> int:
-    """Bytes of received memory that are kept for reuse at most."""
+def pool_size() -> int | None:
+    """Bytes of received memory that are kept for reuse at most; None: Hawser's choice."""
     value = setting("pool-size")
-    return min(2 << 30, MEMORY_LIMIT // 10) if value is None else int(parse_bytes(value))
+    return None if value is None else int(parse_bytes(value))
 
 
 def direct_reads() -> bool:

@@ -5,20 +5,26 @@ from __future__ import annotations
 import asyncio
 import bisect
 import collections
+import contextlib
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from distributed.system import MEMORY_LIMIT
 
 from ._config import pool_size
+from ._pressure import memory_limit, short_of_memory
 
 # Smaller buffers are left to malloc, which reuses memory itself.
 SMALLEST = 1 << 20
 _ROUND = 1 << 16
 # A buffer may be put into a block that is bigger by so much.
 _WASTE = 1.25
+# Seconds between looks at how much may be kept. Dask's workers look at their memory as often.
+_INTERVAL = 0.1
 
 
 def _view(array: Any) -> memoryview:
@@ -29,15 +35,17 @@ def _view(array: Any) -> memoryview:
 class Pool:
     """Blocks of memory whose last user is gone are used again, or freed when nobody wants them.
 
-    limit: bytes kept for reuse at most. keep: seconds that a block is kept unused; it may take
-    twice as long when nothing is received meanwhile. Any thread.
+    allowed: gives the bytes that may be kept for reuse now. keep: seconds that a block is kept
+    unused; it may take twice as long when nothing is received meanwhile. Any thread.
     """
 
-    def __init__(self, limit: int, keep: float = 5.0) -> None:
-        self.limit = limit
+    def __init__(self, allowed: Callable[[], int], keep: float = 5.0) -> None:
+        self._allowed = allowed
+        self._looked = time.monotonic()
+        self.limit = allowed()
         self.keep = keep
         self._lock = threading.Lock()
-        # Appended to by finalizers, which may run inside any call: they take no lock.
+        # Appended to by finalizers, which may run inside any call: they wait for no lock.
         self._returned: collections.deque[tuple[float, Any]] = collections.deque()
         self._free: list[tuple[int, float, Any]] = []  # bytes, since when, block; by bytes
         self.retained = 0
@@ -46,6 +54,8 @@ class Pool:
 
     def take(self, n: int) -> memoryview:
         """Writable memory of n bytes. It comes back when nothing refers to it any more."""
+        if n >= SMALLEST:
+            self._look()
         if n < SMALLEST or n > self.limit:
             return _view(np.empty(n, "u1"))
         with self._lock:
@@ -67,8 +77,23 @@ class Pool:
         weakref.finalize(lease, self._give, block).atexit = False
         return _view(lease)
 
+    def _look(self) -> None:
+        now = time.monotonic()
+        if now - self._looked >= _INTERVAL:
+            self._looked = now
+            # RuntimeError: another thread was making a worker of Dask; the next look sees it.
+            with contextlib.suppress(RuntimeError):
+                self.limit = self._allowed()
+
     def _give(self, block: Any) -> None:
         self._returned.append((time.monotonic(), block))
+        self._look()
+        # At once: Dask that spills for want of memory goes on until it sees that there is more.
+        if self._lock.acquire(blocking=False):
+            try:
+                self._collect()
+            finally:
+                self._lock.release()
 
     def _collect(self) -> None:
         """Sort in what came back; free what is too much. Locked."""
@@ -90,6 +115,7 @@ class Pool:
 
     def expire(self) -> bool:
         """Free what nobody wanted for a while; True while something may still come back."""
+        self._look()
         with self._lock:
             self._collect()
             oldest = time.monotonic() - self.keep
@@ -103,11 +129,20 @@ _pool: Pool | None = None
 _watched: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
 
 
+def _allowed() -> int:
+    """Bytes that the pool of the process may keep now. Dask counts them as what its workers do not manage, and spills
+    or pauses for their sake."""
+    if short_of_memory():
+        return 0
+    chosen = pool_size()
+    return min(2 << 30, (memory_limit() or MEMORY_LIMIT) // 10) if chosen is None else chosen
+
+
 def take(n: int) -> memoryview:
     """Memory for a buffer that is received on the running loop, from the pool of the process."""
     global _pool
     if _pool is None:
-        _pool = Pool(pool_size())
+        _pool = Pool(_allowed)
     if n >= SMALLEST:
         loop = asyncio.get_running_loop()
         if loop not in _watched:
