@@ -2,6 +2,8 @@
 #include "address.h"
 #include "sockets.h"
 #include "ucx_loader.h"
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 void hws__cm_unwatch(struct hws__uworker *u, ucp_ep_h ucx)
@@ -20,6 +22,25 @@ void hws__cm_unwatch(struct hws__uworker *u, ucp_ep_h ucx)
     if (fd >= 0 && hws__ucx.ucs_async_remove_handler(fd, 1) == UCS_OK) {
         hws__ucx.ucp_worker_progress(u->ucx);
     }
+}
+
+uint16_t hws__cm_port(ucp_ep_h ucx)
+{
+    ucp_ep_attr_t local = {.field_mask = UCP_EP_ATTR_FIELD_LOCAL_SOCKADDR};
+
+    return hws__ucx.ucp_ep_query(ucx, &local) == UCS_OK ? hws__address_port(&local.local_sockaddr)
+                                                        : 0;
+}
+
+bool hws__cm_answered(uint16_t port)
+{
+    int fd = port != 0 ? hws__sockets_find(port, NULL, NULL) : -1;
+    struct tcp_info t = {0};
+    socklen_t length = sizeof t;
+
+    /* The wish to connect counts as a byte. */
+    return fd >= 0 && getsockopt(fd, IPPROTO_TCP, TCP_INFO, &t, &length) == 0 &&
+           t.tcpi_bytes_acked != 0;
 }
 
 /* The socket stays in UCX's table: accepting it, or destroying the listener, takes it out. */

@@ -15,6 +15,15 @@
 /** Before an endpoint of u is closed: no event of its connection comes, and none waits. Progresses u. */
 void hws__cm_unwatch(struct hws__uworker *u, ucp_ep_h ucx);
 
+/** The local port of an endpoint that connects; 0: there is none. */
+uint16_t hws__cm_port(ucp_ep_h ucx);
+
+/**
+ * Whether somebody had taken in the connection from a port that was reset, and is not closed yet. UCX says the same of
+ * one that nobody took in.
+ */
+bool hws__cm_answered(uint16_t port);
+
 /**
  * Before a connection request of u is accepted on another UCX worker: the same, but for a reset that
  * comes in this moment. Progresses u.

@@ -3,6 +3,7 @@
  */
 #include "acceptor.h"
 #include "address.h"
+#include "cm_socket.h"
 #include "endpoint.h"
 #include "error.h"
 #include "heap.h"
@@ -137,6 +138,7 @@ void hws__dial_on(struct hws__endpoint *ep, struct hws__uworker *u)
         return;
     }
     ep->phase = HWS__PHASE_HELLO;
+    ep->dial_port = hws__cm_port(ucx);
     if (ep->address_count - ep->address_next > 1 && ep->connect != NULL) {
         /* An address that swallows everything must leave time for the others. */
         hws__endpoint_deadline(ep, hws__left(ep->connect->deadline) /
@@ -206,8 +208,8 @@ static int32_t meaning(const struct hws__endpoint *ep, int32_t status, bool by_t
     case HWS_E_NOT_CONNECTED:
     case HWS_E_UNREACHABLE:
     case HWS_E_IO:
-    case HWS_E_CONNECTION_RESET: /* UCX's word for a refusal that it meets while it sends */
-        return HWS_E_REFUSED;
+    case HWS_E_CONNECTION_RESET: /* also UCX's word for a refusal that it meets while it sends */
+        return ep->answered ? HWS_E_CONNECTION_RESET : HWS_E_REFUSED;
     default:
         return status;
     }
@@ -249,6 +251,7 @@ void hws__dial_failed(struct hws__endpoint *ep, int32_t status)
 
     hws__log(HWS_LOG_DEBUG, "dial %s:%u%s: %s", ep->host, (unsigned)ep->port,
              by_tcp ? " by TCP" : "", hws_error_name(status));
+    ep->answered |= status == HWS_E_CONNECTION_RESET && hws__cm_answered(ep->dial_port);
     hws__endpoint_detach(ep);
     ep->ucx_error = false;
     if (waits) {

@@ -43,6 +43,7 @@ struct hws__endpoint {
     bool closing;   /* by the user */
     bool tcp;       /* dials without shared memory */
     bool redialled; /* on a new TCP worker */
+    bool answered;  /* a dial was taken in, and reset */
     bool rejected;  /* a dial by TCP was, once */
     bool server;
     bool ucx_error; /* UCX reported an error: the UCX endpoint is useless */
@@ -57,6 +58,7 @@ struct hws__endpoint {
     int address_kind;
     void *worker_address; /* where to, see waddress.c; or the peer's offer, see upgrade.h */
     void *first_hello;    /* server: to go on with, see waddress.c */
+    uint16_t dial_port;   /* this end's, of the dial */
     ucs_status_t ucx_status;
     char lanes[128];
     int32_t status;     /* why it failed */

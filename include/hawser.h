@@ -611,8 +611,9 @@ typedef struct hws_op_opts hws_op_opts;
  * @param host      name, IPv4 or IPv6 address
  * @param[out] out  the endpoint
  * @param[out] op   the operation: HWS_EVENT_CONNECT; nullable if opts names a sink
- * @return 0, or an error; final status also HWS_E_RESOLVE, HWS_E_REFUSED, HWS_E_REJECTED,
- *         HWS_E_TIMED_OUT, HWS_E_PEER_VERSION, HWS_E_AUTH, HWS_E_UNREACHABLE
+ * @return 0, or an error; final status also HWS_E_RESOLVE, HWS_E_REFUSED (nobody listens),
+ *         HWS_E_CONNECTION_RESET (who listened is gone), HWS_E_REJECTED, HWS_E_TIMED_OUT,
+ *         HWS_E_PEER_VERSION, HWS_E_AUTH, HWS_E_UNREACHABLE
  * @thread any  @blocks no  @owns copies everything in opts  @since 0.1  @ucx ucp_ep_create
  */
 HWS_API int32_t hws_connect(hws_id worker, const char *host, uint16_t port,

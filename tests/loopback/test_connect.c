@@ -235,6 +235,51 @@ CASE(refused)
     t_pair_close(&pair);
 }
 
+/* A socket that listens on loopback; its port. */
+static int listening(uint16_t *port)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t length = sizeof(a);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    CHECK(fd >= 0);
+    CHECK_EQ(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+    CHECK_EQ(listen(fd, 8), 0);
+    CHECK_EQ(getsockname(fd, (struct sockaddr *)&a, &length), 0);
+    *port = ntohs(a.sin_port);
+    return fd;
+}
+
+/* End whatever connected, as the kernel does for a process that is killed. */
+static void reset_all(int listener)
+{
+    const struct linger at_once = {.l_onoff = 1};
+    int fd;
+
+    while ((fd = accept(listener, NULL, NULL)) >= 0) {
+        CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)), 0);
+        close(fd);
+    }
+}
+
+/* Somebody was there: whoever waits for a server to come need not wait for this one. */
+CASE_BOTH(taken_in_and_reset_is_not_refused)
+{
+    hws_endpoint_opts opts = {.struct_size = sizeof(opts), .flags = flags};
+    hws_id client, op = 0;
+    hws_event event;
+    uint16_t port;
+    t_pair pair;
+    int fd = listening(&port);
+
+    t_pair_listen(&pair, NULL);
+    CHECK_OK(hws_connect(pair.worker[0], "127.0.0.1", port, &opts, NULL, &client, &op));
+    UNTIL(&pair, (reset_all(fd), hws_wait(op, 0, &event)) != HWS_E_TIMED_OUT);
+    CHECK_CODE(event.status, HWS_E_CONNECTION_RESET);
+    close(fd);
+    t_pair_close(&pair);
+}
+
 CASE(closed_listener_refuses_but_its_endpoints_live)
 {
     t_pair pair;

@@ -1555,7 +1555,7 @@ unsafe extern "C" {
 
     /// Connect to a listener. Every address that the name resolves to is tried until the deadline of the operation (none given: 30 s). The endpoint can be used after the CONNECT event.
     ///
-    /// Threads: any. Blocks: no. Owns: copies everything in opts. Returns: 0, or an error; final status also HWS_E_RESOLVE, HWS_E_REFUSED, HWS_E_REJECTED, HWS_E_TIMED_OUT, HWS_E_PEER_VERSION, HWS_E_AUTH, HWS_E_UNREACHABLE.
+    /// Threads: any. Blocks: no. Owns: copies everything in opts. Returns: 0, or an error; final status also HWS_E_RESOLVE, HWS_E_REFUSED (nobody listens), HWS_E_CONNECTION_RESET (who listened is gone), HWS_E_REJECTED, HWS_E_TIMED_OUT, HWS_E_PEER_VERSION, HWS_E_AUTH, HWS_E_UNREACHABLE.
     pub fn hws_connect(worker: hws_id, host: *const c_char, port: u16, endpoint_opts: *const hws_endpoint_opts, opts: *const hws_op_opts, out: *mut hws_id, op: *mut hws_id) -> i32;
 
     /// Close an endpoint at once: pending operations end with HWS_E_CANCELED, the peer sees a failure.

@@ -316,8 +316,8 @@ def connect(
     timeout: seconds until TimedOutError; 30 if None.
     tcp_only: do not use shared memory with this peer. raw: the peer is a plain UCX program.
     close_timeout: seconds that close() may take for what was sent; 5 if 0.
-    Raises ResolveError, RefusedError, RejectedError, TimedOutError, PeerVersionError, AuthError,
-    UnreachableError.
+    Raises ResolveError, RefusedError, HawserConnectionResetError, RejectedError, TimedOutError,
+    PeerVersionError, AuthError, UnreachableError.
     """
     flags = (c.EndpointFlag.TCP_ONLY if tcp_only else 0) | (c.EndpointFlag.RAW if raw else 0)
     worker = worker or default_worker()

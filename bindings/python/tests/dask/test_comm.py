@@ -479,6 +479,21 @@ async def test_a_peer_that_leaves_as_soon_as_it_is_connected(monkeypatch, caplog
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
+async def test_a_connection_that_is_reset_is_not_tried_again():
+    """A killed process takes connections in until its memory is freed: over tcp the first message fails at once."""
+    came = []
+
+    def reset(reader, writer):
+        came.append(writer)
+        writer.transport.abort()
+
+    async with await asyncio.start_server(reset, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(CommClosedError, match="CONNECTION_RESET"):
+            await connect(f"ucx://127.0.0.1:{port}", timeout=30)
+    assert 1 <= len(came) <= 2
+
+
 async def test_stop_keeps_connections():
     async with comm_pair() as (a, b):
         pass

@@ -16,8 +16,15 @@ from ._comm import HawserComm
 from ._config import close_timeout, connect_timeout, refuse_encryption
 from ._workers import loop_worker
 
-# Trying again does not help.
-_FATAL = (hawser.AuthError, hawser.InvalidError, hawser.PeerVersionError, hawser.ProtocolError)
+# Trying again does not help. Who takes a connection in and resets it is a process that ends: over tcp it would
+# have stood, and its first message failed.
+_FATAL = (
+    hawser.AuthError,
+    hawser.HawserConnectionResetError,
+    hawser.InvalidError,
+    hawser.PeerVersionError,
+    hawser.ProtocolError,
+)
 
 
 async def _address_of(host: str) -> str:
