@@ -4,6 +4,7 @@
 #include "guard.h"
 #include "hello.h"
 #include "lanes.h"
+#include "late_cut.h"
 #include "host.h"
 #include "listener.h"
 #include "lookup.h"
@@ -43,6 +44,7 @@ struct hws__endpoint *hws__endpoint_new(struct hws__worker *w)
         hws__list_init(&ep->link);
         hws__list_init(&ep->wait_link);
         hws__list_init(&ep->attention);
+        hws__list_init(&ep->cut.link);
         hws__credit_init(&ep->credit);
         hws__stream_init(&ep->stream);
         hws__scope_init(&ep->scope);
@@ -232,7 +234,7 @@ void hws__endpoint_detach(struct hws__endpoint *ep)
     if (u->role == HWS__ISOLATED) {
         HWS__COUNT(ep->worker, isolated, -1);
     }
-    hws__uworker_cut(u, ucx);
+    hws__late_cut(ep, u, ucx);
     if (ep->upgrade.line != NULL) {
         cut_line(ep);
     }
@@ -668,7 +670,8 @@ void hws__endpoint_step(struct hws__endpoint *ep)
     if (ep->phase == HWS__PHASE_GOODBYE && ep->acked) {
         force(ep);
     }
-    if (ep->phase == HWS__PHASE_FORCING && ep->op_count == 0 && ep->ucx_flushes == 0) {
+    if (ep->phase == HWS__PHASE_FORCING && ep->op_count == 0 && ep->ucx_flushes == 0 &&
+        ep->cut.ucx == NULL) {
         finish(ep);
     }
 }

@@ -87,6 +87,12 @@ struct hws__endpoint {
     uint64_t deadline;     /* of the phase; 0: none */
     uint64_t device_until; /* see late_device.h; 0: it never waited */
     uint32_t ucx_flushes;  /* of UCX, under way: the endpoint must stay */
+    struct {
+        struct hws__list link; /* hws__uworker.cuts */
+        struct hws__uworker *uworker;
+        ucp_ep_h ucx; /* to be closed, see late_cut.h; or null */
+        uint64_t until;
+    } cut;
     uint32_t reason, transports;
     struct hws__upgrade upgrade;
 

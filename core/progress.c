@@ -2,6 +2,7 @@
 #include "am.h"
 #include "cuda.h"
 #include "endpoint.h"
+#include "late_cut.h"
 #include "listener.h"
 #include "lost.h"
 #include "multi.h"
@@ -148,7 +149,8 @@ static void retire_dead(struct hws__worker *w)
 /* What UCX callbacks and submissions left for the time after the sweep. */
 static int finish_sweep(struct hws__worker *w)
 {
-    int done = 0;
+    /* First: nothing may make progress between the sweep and a cut. */
+    int done = w->late_cuts != 0 ? hws__late_cuts(w) : 0;
 
     if (atomic_load_explicit(&w->submissions, memory_order_relaxed) != NULL) {
         done += hws__submissions_run(w);
@@ -157,7 +159,7 @@ static int finish_sweep(struct hws__worker *w)
         hws__worker_asked(w);
         done++;
     }
-    w->todo = false;
+    w->todo = w->late_cuts != 0;
     if (w->dead_count != 0) {
         retire_dead(w);
     }

@@ -121,6 +121,7 @@ struct hws__worker {
     struct hws__list flushing;
     uint32_t raw_count;   /* raw endpoints */
     uint32_t dead_count;  /* isolated UCX workers whose connection is over */
+    uint32_t late_cuts;   /* UCX endpoints still to be closed, see late_cut.h */
     uint32_t deaf_count;  /* UCX workers that nothing may wake */
     uint32_t pending_ucx; /* operations that UCX holds */
 
