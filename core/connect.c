@@ -235,7 +235,8 @@ static enum hws__device missed_device(const struct hws__endpoint *ep, int32_t st
     const struct hws__uworker *u = ep->uworker;
 
     return status == HWS_E_UNREACHABLE && u != NULL && u->role == HWS__TCP
-               ? hws__device_towards(&u->tcp->devices, &ep->addresses[ep->address_next])
+               ? hws__context_device_towards(u->context, &u->tcp->devices,
+                                             &ep->addresses[ep->address_next])
                : HWS__DEVICE_KNOWN;
 }
 

@@ -22,6 +22,8 @@
 
 /* What a context must find free in /dev/shm, if it may use it, before its first connection. */
 #define SHM_FLOOR (UINT64_C(4) << 20)
+/* UCX's option to take network devices that are bridges. */
+#define BRIDGES "TCP_BRIDGE_ENABLE"
 /* How long a look at the machine's resources is good for. */
 #define CAP_AGE_NS 50000000u
 
@@ -54,7 +56,14 @@ static int32_t find_room(void)
     return HWS_OK;
 }
 
-static int32_t init_ucx(struct hws__context *c, int profile, ucp_context_h *out)
+/* Whether UCX passes bridges over, unless it is told to take them. */
+static bool passes_bridges(const struct hws__context *c)
+{
+    return hws__ucx_at_least(1, 16) &&
+           hws__ucx_config_user(BRIDGES, (const char *const *)c->config) == NULL;
+}
+
+static int32_t init_ucx(struct hws__context *c, int profile, bool bridges, ucp_context_h *out)
 {
     ucp_params_t p = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED |
                                     UCP_PARAM_FIELD_NAME,
@@ -68,6 +77,9 @@ static int32_t init_ucx(struct hws__context *c, int profile, ucp_context_h *out)
     if ((r = find_room()) < 0 ||
         (r = hws__ucx_config(profile, (const char *const *)c->config, &config)) < 0) {
         return r;
+    }
+    if (bridges && passes_bridges(c)) {
+        hws__ucx_config_set(config, BRIDGES, "y");
     }
     hws__ucx_begin();
     s = hws__ucx.ucp_init_version(
@@ -103,13 +115,15 @@ static void tcp_end(struct hws__tcp_context *t)
 static struct hws__tcp_context *tcp_new(struct hws__context *c)
 {
     struct hws__tcp_context *t = calloc(1, sizeof *t);
+    bool bridges = atomic_load(&c->bridges);
 
     if (t == NULL) {
         return NULL;
     }
     hws__list_init(&t->link);
-    hws__devices_read(&t->devices); /* before UCX does: what comes between is known to it alone */
-    if (init_ucx(c, HWS__PROFILE_TCP, &t->ucx) < 0) {
+    /* Before UCX does: what comes between is known to it alone. */
+    hws__devices_read(&t->devices, bridges || !passes_bridges(c));
+    if (init_ucx(c, HWS__PROFILE_TCP, bridges, &t->ucx) < 0) {
         free(t);
         return NULL;
     }
@@ -128,7 +142,8 @@ struct hws__tcp_context *hws__tcp_context_take(struct hws__context *c)
 
     pthread_mutex_lock(&c->lock);
     t = last = tcp_first(c);
-    if (last == NULL || hws__devices_more(&last->devices)) {
+    if (last == NULL || (atomic_load(&c->bridges) && !last->devices.bridges) ||
+        hws__devices_more(&last->devices)) {
         t = tcp_new(c);
         if (t != NULL) {
             hws__list_push(&c->tcp, &t->link);
@@ -145,6 +160,19 @@ struct hws__tcp_context *hws__tcp_context_take(struct hws__context *c)
     return t;
 }
 
+enum hws__device hws__context_device_towards(struct hws__context *c,
+                                             const struct hws__devices *known,
+                                             const struct sockaddr_storage *peer)
+{
+    enum hws__device device = hws__device_towards(known, peer);
+
+    if (device != HWS__DEVICE_BRIDGE) {
+        return device;
+    }
+    atomic_store(&c->bridges, true);
+    return HWS__DEVICE_NEW;
+}
+
 void hws__tcp_context_leave(struct hws__context *c, struct hws__tcp_context *t)
 {
     pthread_mutex_lock(&c->lock);
@@ -159,7 +187,7 @@ ucp_context_h hws__context_shm(struct hws__context *c)
     pthread_mutex_lock(&c->lock);
     if (c->shm == NULL &&
         (!c->upgrades || c->ucx_rma || !hws__ucx_config_has_shm((const char *const *)c->config) ||
-         init_ucx(c, HWS__PROFILE_SHM, &c->shm) < 0)) {
+         init_ucx(c, HWS__PROFILE_SHM, false, &c->shm) < 0)) {
         c->shm = c->ucx; /* for good: keys of one are not for the other */
     }
     pthread_mutex_unlock(&c->lock);
@@ -337,8 +365,8 @@ static int32_t fill(struct hws__context *c, const hws_context_opts *o)
     c->no_network = hws__ucx_config_no_network((const char *const *)c->config);
     c->ipv6 = wants_ipv6(c);
     c->upgrades = profile == HWS__PROFILE_MAIN && hws__ucx_at_least(1, 14) && !hws__rdma_present();
-    hws__devices_read(&c->devices);
-    if ((r = init_ucx(c, profile, &c->ucx)) == HWS_OK) {
+    hws__devices_read(&c->devices, !passes_bridges(c));
+    if ((r = init_ucx(c, profile, false, &c->ucx)) == HWS_OK) {
         c->memory_types = memory_types(c->ucx);
     }
     return r;

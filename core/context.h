@@ -29,6 +29,7 @@ struct hws__context {
     ucp_context_h ucx;           /* everything */
     struct hws__devices devices; /* that `ucx` has */
     struct hws__list tcp;        /* hws__tcp_context, the one in use first; lock */
+    _Atomic bool bridges;        /* a peer is behind one: those in `tcp` take them from now on */
     ucp_context_h shm;           /* made when first needed, see hws__context_shm() */
     char **config;               /* the user's pairs */
     uint64_t host;               /* hws__host_hash() */
@@ -73,6 +74,10 @@ void hws__isolated_unreserve(struct hws__context *c);
  */
 struct hws__tcp_context *hws__tcp_context_take(struct hws__context *c);
 void hws__tcp_context_leave(struct hws__context *c, struct hws__tcp_context *t);
+/** hws__device_towards(); a bridge is one of those that the next hws__tcp_context_take() gives. */
+enum hws__device hws__context_device_towards(struct hws__context *c,
+                                             const struct hws__devices *known,
+                                             const struct sockaddr_storage *peer);
 /**
  * The UCX context of spares and of registered memory, made if needed. Where connections begin by TCP
  * it has shared memory only: its UCX workers cost a quarter of the time and half of the descriptors.

@@ -11,6 +11,15 @@ static bool runs(const struct ifaddrs *i)
     return (i->ifa_flags & IFF_UP) && (i->ifa_flags & IFF_RUNNING);
 }
 
+/* As UCX sees it. */
+static bool is_bridge(const char *name)
+{
+    char path[64];
+
+    snprintf(path, sizeof path, "/sys/class/net/%s/bridge", name);
+    return access(path, F_OK) == 0;
+}
+
 /* False: neither IPv4 nor IPv6. */
 static bool parse(const struct sockaddr *a, struct hws__device_address *out)
 {
@@ -52,18 +61,19 @@ static bool knows_name(const struct hws__devices *d, const char *name)
     return d->count == HWS__DEVICES;
 }
 
-void hws__devices_read(struct hws__devices *d)
+void hws__devices_read(struct hws__devices *d, bool bridges)
 {
     struct hws__device_address a;
     struct ifaddrs *list = NULL;
 
+    d->bridges = bridges;
     d->count = 0;
     if (getifaddrs(&list) != 0) {
         d->count = HWS__DEVICES; /* whatever comes is taken for known */
         return;
     }
     for (struct ifaddrs *i = list; i != NULL && d->count < HWS__DEVICES; i = i->ifa_next) {
-        if (runs(i) && parse(i->ifa_addr, &a)) {
+        if (runs(i) && parse(i->ifa_addr, &a) && (bridges || !is_bridge(i->ifa_name))) {
             snprintf(a.name, sizeof a.name, "%s", i->ifa_name);
             d->at[d->count++] = a;
         }
@@ -75,7 +85,7 @@ bool hws__devices_more(const struct hws__devices *known)
 {
     struct hws__devices now;
 
-    hws__devices_read(&now);
+    hws__devices_read(&now, known->bridges);
     for (uint32_t i = 0; i < now.count && now.count < HWS__DEVICES; i++) {
         if (!knows_name(known, now.at[i].name)) {
             return true;
@@ -112,7 +122,9 @@ enum hws__device hws__device_towards(const struct hws__devices *known,
     }
     for (struct ifaddrs *i = list; i != NULL; i = i->ifa_next) {
         if (parse(i->ifa_addr, &a) && same_address(&a, &local) && !knows_name(known, i->ifa_name)) {
-            found = runs(i) ? HWS__DEVICE_NEW : HWS__DEVICE_STARTING;
+            found = !runs(i)                                    ? HWS__DEVICE_STARTING
+                    : known->bridges || !is_bridge(i->ifa_name) ? HWS__DEVICE_NEW
+                                                                : HWS__DEVICE_BRIDGE;
             break;
         }
     }

@@ -15,6 +15,8 @@
 #define HWS__DEVICES 64
 
 struct hws__devices {
+    bool
+        bridges; /* UCX takes them, or must not by the user's wish; since 1.16 it does not by itself */
     uint32_t count;
     struct hws__device_address {
         char name[IF_NAMESIZE];
@@ -24,13 +26,14 @@ struct hws__devices {
 };
 
 enum hws__device {
-    HWS__DEVICE_KNOWN, /* or it cannot be told */
-    HWS__DEVICE_NEW,   /* runs, and is not one of `known` */
+    HWS__DEVICE_KNOWN,  /* or it cannot be told */
+    HWS__DEVICE_NEW,    /* runs, and is not one of `known` */
+    HWS__DEVICE_BRIDGE, /* runs, and UCX must be told to take it */
     HWS__DEVICE_STARTING
 };
 
-/** Those with an address that run now. */
-void hws__devices_read(struct hws__devices *d);
+/** Those with an address that run now; of these only such as UCX takes. */
+void hws__devices_read(struct hws__devices *d, bool bridges);
 /** Some device runs now that is not one of `known`. */
 bool hws__devices_more(const struct hws__devices *known);
 /** What the device is on the way to a peer. */

@@ -71,10 +71,11 @@ static void place(struct hws__endpoint *ep)
     bool shm = (w->context->flags & HWS_CONTEXT_NO_SHARED_MEMORY) == 0;
 
     switch (ep->raw ? HWS__DEVICE_KNOWN
-                    : hws__device_towards(&w->context->devices, &ep->request_peer)) {
+                    : hws__context_device_towards(w->context, &w->context->devices,
+                                                  &ep->request_peer)) {
     case HWS__DEVICE_NEW:
-        if (w->tcp != NULL &&
-            hws__device_towards(&w->tcp->tcp->devices, &ep->request_peer) == HWS__DEVICE_NEW) {
+        if (w->tcp != NULL && hws__context_device_towards(w->context, &w->tcp->tcp->devices,
+                                                          &ep->request_peer) == HWS__DEVICE_NEW) {
             hws__uworker_replace(w->tcp);
         }
         ep->tcp = true;

@@ -159,6 +159,26 @@ def device_later_than_both_beside_shared_memory(hosts):
     late_device(hosts, True, True, ())
 
 
+def behind_bridges(hosts):
+    """The hosts' addresses are those of bridges, which UCX passes over since 1.16 unless it is told."""
+    hosts.bridge(0)
+    hosts.bridge(1)
+    own = ("unshare", "--ipc")
+    try:
+        for host, namespace, expected in (
+            (1, own, (TCP, 0, REMOTE)),
+            (1, (), (SHM, 1, LOCAL)),
+            (0, (), (SHM, 1, LOCAL)),
+        ):
+            server = serve("--host", hosts.addresses[0], prefix=hosts.inside(0, *namespace))
+            client = dial(hosts.addresses[0], server.port, prefix=hosts.inside(host, *namespace))
+            check(server, client, *expected)
+            finish(client, server)
+    finally:
+        hosts.unbridge(0)
+        hosts.unbridge(1)
+
+
 SMALL = 'mount -t tmpfs -o size=16m tmpfs /dev/shm && exec "$@"'
 
 
@@ -246,6 +266,7 @@ CASES = (
     (device_later_than_the_server, ("unshare", "--ipc", "true")),
     (device_that_begins_to_run, ("unshare", "--ipc", "true")),
     (device_later_than_both_beside_shared_memory, ("true",)),
+    (behind_bridges, ("unshare", "--ipc", "true")),
     (two_shared_memories_of_posix, ("unshare", "--mount", "sh", "-c", SMALL, "sh", "true")),
 )
 

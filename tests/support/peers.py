@@ -189,13 +189,29 @@ class Hosts:
         for i in range(2):
             self.wait_until_up(i)
 
-    def wait_until_up(self, host):
+    def wait_until_up(self, host, device=None):
         """The kernel tells of a new carrier a little later, and UCX looks for that when it starts."""
         end = time.monotonic() + PATIENCE
-        command = ["ip", "-n", self.names[host], "link", "show", self.links[host]]
+        command = ["ip", "-n", self.names[host], "link", "show", device or self.links[host]]
         while b"state UP" not in subprocess.run(command, capture_output=True).stdout:
             assert time.monotonic() < end, "the virtual cable does not come up"
             time.sleep(0.01)
+
+    def bridge(self, host):
+        """Give its address to a bridge, and make the cable a port of that."""
+        ip = ["ip", "-n", self.names[host]]
+        if not run(*ip, "link", "add", "br0", "type", "bridge"):
+            skip("bridges are not permitted here")
+        assert run(*ip, "addr", "flush", "dev", self.links[host])
+        assert run(*ip, "link", "set", self.links[host], "master", "br0")
+        assert run(*ip, "addr", "add", f"{self.addresses[host]}/24", "dev", "br0")
+        assert run(*ip, "link", "set", "br0", "up")
+        self.wait_until_up(host, "br0")
+
+    def unbridge(self, host):
+        ip = ["ip", "-n", self.names[host]]
+        assert run(*ip, "link", "del", "br0")
+        assert run(*ip, "addr", "add", f"{self.addresses[host]}/24", "dev", self.links[host])
 
     def inside(self, host, *more):
         return ["ip", "netns", "exec", self.names[host], *more]

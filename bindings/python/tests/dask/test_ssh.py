@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from namespaces import inside, ip, link, made, up
 
 from hawser.dask import _ssh
 
@@ -30,31 +31,15 @@ def test_hosts_are_needed():
         _ssh.SSHCluster([])
 
 
-def ip(*args):
-    subprocess.run(["ip", *args], check=True, capture_output=True)
-
-
 @pytest.fixture
 def namespaces():
     """Names of two network namespaces with a link between them."""
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        pytest.skip("network namespaces need root and iproute2")
-    a, b = (f"hws-{os.getpid()}-{side}" for side in "ab")
-    try:
-        try:
-            for name in (a, b):
-                ip("netns", "add", name)
-            ip("link", "add", "veth0", "netns", a, "type", "veth", "peer", "veth0", "netns", b)
-        except subprocess.CalledProcessError as e:
-            pytest.skip(f"no right to make network namespaces: {e.stderr.decode().strip()}")
+    with made("a", "b") as (a, b):
+        link(a, "veth0", b, "veth0")
         for name, address in ((a, HERE), (b, THERE)):
             ip("-n", name, "addr", "add", f"{address}/24", "dev", "veth0")
-            for device in ("veth0", "lo"):
-                ip("-n", name, "link", "set", device, "up")
+            up(name, "veth0")
         yield a, b
-    finally:
-        for name in (a, b):
-            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
 
 
 @pytest.fixture
@@ -72,12 +57,12 @@ def ssh(namespaces, tmp_path):
         "StrictModes no\nUsePAM no\nPermitRootLogin yes\nPidFile none\n"
     )
     with open(tmp_path / "sshd.log", "w") as said:
-        server = subprocess.Popen(["ip", "netns", "exec", namespaces[1], SSHD, "-D", "-e", "-f", config], stderr=said)
+        server = subprocess.Popen(inside(namespaces[1], SSHD, "-D", "-e", "-f", config), stderr=said)
     options = ["StrictHostKeyChecking=no", f"UserKnownHostsFile={tmp_path}/known", "BatchMode=yes", "LogLevel=ERROR"]
     command = ["ssh", "-p", "2222", "-i", str(tmp_path / "user"), *(f"-o{option}" for option in options)]
     try:
         deadline = time.monotonic() + 30
-        login = ["ip", "netns", "exec", namespaces[0], *command, THERE, "true"]
+        login = inside(namespaces[0], *command, THERE, "true")
         while subprocess.run(login, capture_output=True, timeout=60).returncode:
             assert time.monotonic() < deadline and server.poll() is None, (tmp_path / "sshd.log").read_text()
             time.sleep(0.2)
@@ -115,7 +100,7 @@ def run(namespaces, ssh, tmp_path, stay):
     file = tmp_path / "program.py"
     file.write_text(PROGRAM)
     arguments = json.dumps([ssh, HERE, THERE, stay])
-    command = ["ip", "netns", "exec", namespaces[0], sys.executable, file, arguments]
+    command = inside(namespaces[0], sys.executable, file, arguments)
     with open(tmp_path / "log", "w") as said:
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True)
 
