@@ -32,12 +32,15 @@ uint16_t hws__cm_port(ucp_ep_h ucx)
                                                         : 0;
 }
 
-bool hws__cm_answered(uint16_t port)
+bool hws__cm_answered(uint16_t port, const struct sockaddr_storage *peer)
 {
     int fd = port != 0 ? hws__sockets_find(port, NULL, NULL) : -1;
     struct tcp_info t = {0};
     socklen_t length = sizeof t;
 
+    if (port != 0 && fd < 0) {
+        fd = hws__sockets_find(port, NULL, peer); /* still connected */
+    }
     /* The wish to connect counts as a byte. */
     return fd >= 0 && getsockopt(fd, IPPROTO_TCP, TCP_INFO, &t, &length) == 0 &&
            t.tcpi_bytes_acked != 0;

@@ -19,10 +19,10 @@ void hws__cm_unwatch(struct hws__uworker *u, ucp_ep_h ucx);
 uint16_t hws__cm_port(ucp_ep_h ucx);
 
 /**
- * Whether somebody had taken in the connection from a port that was reset, and is not closed yet. UCX says the same of
- * one that nobody took in.
+ * Whether somebody took in the connection from a port to a peer that failed, and is not closed yet. UCX says the same of one
+ * that nobody took in.
  */
-bool hws__cm_answered(uint16_t port);
+bool hws__cm_answered(uint16_t port, const struct sockaddr_storage *peer);
 
 /**
  * Before a connection request of u is accepted on another UCX worker: the same, but for a reset that

@@ -205,8 +205,9 @@ static int32_t meaning(const struct hws__endpoint *ep, int32_t status, bool by_t
         /* A Hawser listener of the same UCX rejects a dial by TCP at this level only when it is closed,
          * and then not twice. */
         return by_tcp && !ep->raw ? HWS_E_PEER_VERSION : HWS_E_REJECTED;
+    case HWS_E_UNREACHABLE: /* of the listener, or of the way that the data would go */
+        return ep->answered ? HWS_E_UNREACHABLE : HWS_E_REFUSED;
     case HWS_E_NOT_CONNECTED:
-    case HWS_E_UNREACHABLE:
     case HWS_E_IO:
     case HWS_E_CONNECTION_RESET: /* also UCX's word for a refusal that it meets while it sends */
         return ep->answered ? HWS_E_CONNECTION_RESET : HWS_E_REFUSED;
@@ -252,7 +253,8 @@ void hws__dial_failed(struct hws__endpoint *ep, int32_t status)
 
     hws__log(HWS_LOG_DEBUG, "dial %s:%u%s: %s", ep->host, (unsigned)ep->port,
              by_tcp ? " by TCP" : "", hws_error_name(status));
-    ep->answered |= status == HWS_E_CONNECTION_RESET && hws__cm_answered(ep->dial_port);
+    ep->answered |= (status == HWS_E_CONNECTION_RESET || status == HWS_E_UNREACHABLE) &&
+                    hws__cm_answered(ep->dial_port, &ep->addresses[ep->address_next]);
     hws__endpoint_detach(ep);
     ep->ucx_error = false;
     if (waits) {

@@ -43,7 +43,7 @@ struct hws__endpoint {
     bool closing;   /* by the user */
     bool tcp;       /* dials without shared memory */
     bool redialled; /* on a new TCP worker */
-    bool answered;  /* a dial was taken in, and reset */
+    bool answered;  /* a dial that failed was taken in */
     bool rejected;  /* a dial by TCP was, once */
     bool server;
     bool ucx_error; /* UCX reported an error: the UCX endpoint is useless */

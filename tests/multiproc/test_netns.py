@@ -20,6 +20,7 @@ from support.peers import (
     dial_later,
     fields,
     go,
+    refused,
     run,
     serve,
 )
@@ -179,6 +180,18 @@ def behind_bridges(hosts):
         hosts.unbridge(1)
 
 
+def second_address(hosts):
+    """UCX receives data at a device's first address only; the sides' ports decide who of the two begins. Whoever cannot
+    connect is not told that nobody listens."""
+    second = "10.99.0.7"
+    assert run("ip", "-n", hosts.names[0], "addr", "add", f"{second}/24", "dev", hosts.links[0])
+    server = serve("--host", "0.0.0.0", prefix=hosts.inside(0, "unshare", "--ipc"))
+    reasons = [refused(second, server.port, prefix=hosts.inside(1, "unshare", "--ipc")) for _ in range(6)]
+    print("   ", reasons)
+    assert set(reasons) <= {None, "UNREACHABLE"}
+    finish(server)
+
+
 SMALL = 'mount -t tmpfs -o size=16m tmpfs /dev/shm && exec "$@"'
 
 
@@ -267,6 +280,7 @@ CASES = (
     (device_that_begins_to_run, ("unshare", "--ipc", "true")),
     (device_later_than_both_beside_shared_memory, ("true",)),
     (behind_bridges, ("unshare", "--ipc", "true")),
+    (second_address, ("unshare", "--ipc", "true")),
     (two_shared_memories_of_posix, ("unshare", "--mount", "sh", "-c", SMALL, "sh", "true")),
 )
 

@@ -135,6 +135,14 @@ def dial_later(host, port, *options, **how):
     return Peer("dial", host, str(port), "--later", *options, **how)
 
 
+def refused(host, port, **how):
+    """A client that cannot connect; the name of the reason."""
+    peer = Peer("dial", host, str(port), **how)
+    line = peer.hear("connected", "connect")
+    peer.end()
+    return line.split()[1].rstrip(":") if line.startswith("connect ") else None
+
+
 def go(peer):
     peer.say("go")
     line = peer.hear("connected", "connect")
