@@ -24,6 +24,9 @@
 #define SHM_FLOOR (UINT64_C(4) << 20)
 /* UCX's option to take network devices that are bridges. */
 #define BRIDGES "TCP_BRIDGE_ENABLE"
+/* UCX's option by which it looks for lanes once more when a connection stands, among all devices. It takes the one of the best
+ * speed then, though the peer may not be behind it. */
+#define ALL_DEVICES "CM_USE_ALL_DEVICES"
 /* How long a look at the machine's resources is good for. */
 #define CAP_AGE_NS 50000000u
 
@@ -63,7 +66,9 @@ static bool passes_bridges(const struct hws__context *c)
            hws__ucx_config_user(BRIDGES, (const char *const *)c->config) == NULL;
 }
 
-static int32_t init_ucx(struct hws__context *c, int profile, bool bridges, ucp_context_h *out)
+/* more: pairs beside those of the profile, or null; ends with a null key. */
+static int32_t init_ucx(struct hws__context *c, int profile, const struct hws__kv *more,
+                        ucp_context_h *out)
 {
     ucp_params_t p = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED |
                                     UCP_PARAM_FIELD_NAME,
@@ -78,8 +83,8 @@ static int32_t init_ucx(struct hws__context *c, int profile, bool bridges, ucp_c
         (r = hws__ucx_config(profile, (const char *const *)c->config, &config)) < 0) {
         return r;
     }
-    if (bridges && passes_bridges(c)) {
-        hws__ucx_config_set(config, BRIDGES, "y");
+    for (; more != NULL && more->key != NULL; more++) {
+        hws__ucx_config_set(config, more->key, more->value);
     }
     hws__ucx_begin();
     s = hws__ucx.ucp_init_version(
@@ -116,6 +121,8 @@ static struct hws__tcp_context *tcp_new(struct hws__context *c)
 {
     struct hws__tcp_context *t = calloc(1, sizeof *t);
     bool bridges = atomic_load(&c->bridges);
+    struct hws__kv more[3] = {{NULL, NULL}};
+    int n = 0;
 
     if (t == NULL) {
         return NULL;
@@ -123,7 +130,13 @@ static struct hws__tcp_context *tcp_new(struct hws__context *c)
     hws__list_init(&t->link);
     /* Before UCX does: what comes between is known to it alone. */
     hws__devices_read(&t->devices, bridges || !passes_bridges(c));
-    if (init_ucx(c, HWS__PROFILE_TCP, bridges, &t->ucx) < 0) {
+    if (bridges && passes_bridges(c)) {
+        more[n++] = (struct hws__kv){BRIDGES, "y"};
+    }
+    if (hws__ucx_config_user(ALL_DEVICES, (const char *const *)c->config) == NULL) {
+        more[n++] = (struct hws__kv){ALL_DEVICES, "n"};
+    }
+    if (init_ucx(c, HWS__PROFILE_TCP, more, &t->ucx) < 0) {
         free(t);
         return NULL;
     }
@@ -187,7 +200,7 @@ ucp_context_h hws__context_shm(struct hws__context *c)
     pthread_mutex_lock(&c->lock);
     if (c->shm == NULL &&
         (!c->upgrades || c->ucx_rma || !hws__ucx_config_has_shm((const char *const *)c->config) ||
-         init_ucx(c, HWS__PROFILE_SHM, false, &c->shm) < 0)) {
+         init_ucx(c, HWS__PROFILE_SHM, NULL, &c->shm) < 0)) {
         c->shm = c->ucx; /* for good: keys of one are not for the other */
     }
     pthread_mutex_unlock(&c->lock);
@@ -364,9 +377,10 @@ static int32_t fill(struct hws__context *c, const hws_context_opts *o)
     c->silence = hws__silence_of((const char *const *)c->config);
     c->no_network = hws__ucx_config_no_network((const char *const *)c->config);
     c->ipv6 = wants_ipv6(c);
-    c->upgrades = profile == HWS__PROFILE_MAIN && hws__ucx_at_least(1, 14) && !hws__rdma_present();
+    c->by_tcp = hws__ucx_at_least(1, 14) && !hws__rdma_present();
+    c->upgrades = profile == HWS__PROFILE_MAIN && c->by_tcp;
     hws__devices_read(&c->devices, !passes_bridges(c));
-    if ((r = init_ucx(c, profile, false, &c->ucx)) == HWS_OK) {
+    if ((r = init_ucx(c, profile, NULL, &c->ucx)) == HWS_OK) {
         c->memory_types = memory_types(c->ucx);
     }
     return r;

@@ -68,11 +68,12 @@ static void reject(struct hws__listener *l, ucp_conn_request_h request, const ch
 static void place(struct hws__endpoint *ep)
 {
     struct hws__worker *w = ep->worker;
+    const struct hws__devices *known =
+        w->main->tcp != NULL ? &w->main->tcp->devices : &w->context->devices;
     bool shm = (w->context->flags & HWS_CONTEXT_NO_SHARED_MEMORY) == 0;
 
     switch (ep->raw ? HWS__DEVICE_KNOWN
-                    : hws__context_device_towards(w->context, &w->context->devices,
-                                                  &ep->request_peer)) {
+                    : hws__context_device_towards(w->context, known, &ep->request_peer)) {
     case HWS__DEVICE_NEW:
         if (w->tcp != NULL && hws__context_device_towards(w->context, &w->tcp->tcp->devices,
                                                           &ep->request_peer) == HWS__DEVICE_NEW) {
@@ -89,10 +90,13 @@ static void place(struct hws__endpoint *ep)
     default:
         break;
     }
-    if (ep->raw ? !shm : ep->reason != HWS_REASON_LOCAL) {
-        hws__endpoint_uworker(ep, w->main);
-    } else {
+    if (ep->raw ? shm : ep->reason == HWS_REASON_LOCAL) {
         hws__uworker_request(ep);
+    } else if (ep->one_device && w->main->tcp == NULL) {
+        ep->tcp = true; /* the main UCX worker looks at all devices: they would not agree on one */
+        hws__uworker_request(ep);
+    } else {
+        hws__endpoint_uworker(ep, w->main);
     }
 }
 
@@ -128,6 +132,7 @@ static void handle(struct hws__listener *l, ucp_conn_request_h request)
     }
     ep->server = true;
     ep->raw = !c.known;
+    ep->one_device = c.tcp_only;
     ep->listener = l->obj.id;
     ep->request = request;
     ep->peer = ep->request_peer = a.client_address;

@@ -185,9 +185,12 @@ static void free_parts(struct hws__worker *w)
 
 static int32_t open_main(struct hws__worker *w)
 {
+    struct hws__context *c = w->context;
     int32_t r;
 
-    w->main = hws__uworker_create(w->context, HWS__MAIN, w->context->ucx);
+    w->main = !c->by_tcp || c->ucx_rma || (c->flags & HWS_CONTEXT_UCX_CONFIG_ONLY)
+                  ? hws__uworker_create(c, HWS__MAIN, c->ucx)
+                  : hws__uworker_create_tcp(c, HWS__MAIN);
     if (w->main == NULL) {
         hws_error e = {.struct_size = sizeof e};
         hws_last_error(&e);

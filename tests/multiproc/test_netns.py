@@ -180,6 +180,37 @@ def behind_bridges(hosts):
         hosts.unbridge(1)
 
 
+def many_devices(hosts):
+    """The server has further devices, and the client a route to each: data passes, by the device that was dialled."""
+    ip = ["ip", "-n", hosts.names[0]]
+    others = [("hwsx0", "hwsx1", "10.97.0.1", "10.96.0.1"), ("hwsx2", "hwsx3", "10.95.0.1", "10.94.0.1")]
+    for a, b, *addresses in others:
+        assert run(*ip, "link", "add", a, "type", "veth", "peer", "name", b)
+        for device, address in zip((a, b), addresses, strict=True):
+            assert run(*ip, "addr", "add", f"{address}/24", "dev", device)
+            assert run(*ip, "link", "set", device, "up")
+        for device in (a, b):
+            hosts.wait_until_up(0, device)
+    assert run("ip", "-n", hosts.names[1], "route", "add", "default", "via", hosts.addresses[0])
+    own = ("unshare", "--ipc")
+    try:
+        for to, address in ((0, hosts.addresses[0]), (1, hosts.addresses[1])):
+            server = serve("--host", "0.0.0.0", prefix=hosts.inside(to, *own))
+            for _ in range(3):
+                client = dial(address, server.port, prefix=hosts.inside(1 - to, *own))
+                accepted = fields(server.hear("accepted"))
+                if os.environ.get("HAWSER_UCX") != "system":  # 1.13.1 tries shared memory first, and that any device
+                    assert accepted["lanes"] == f"tcp/{hosts.links[to]}", accepted
+                for size in SIZES:
+                    client.echo(size)
+                finish(client)
+            finish(server)
+    finally:
+        assert run("ip", "-n", hosts.names[1], "route", "del", "default")
+        for a, *_ in others:
+            assert run(*ip, "link", "del", a)
+
+
 def second_address(hosts):
     """UCX receives data at a device's first address only; the sides' ports decide who of the two begins. Whoever cannot
     connect is not told that nobody listens."""
@@ -280,6 +311,7 @@ CASES = (
     (device_that_begins_to_run, ("unshare", "--ipc", "true")),
     (device_later_than_both_beside_shared_memory, ("true",)),
     (behind_bridges, ("unshare", "--ipc", "true")),
+    (many_devices, ("unshare", "--ipc", "true")),
     (second_address, ("unshare", "--ipc", "true")),
     (two_shared_memories_of_posix, ("unshare", "--mount", "sh", "-c", SMALL, "sh", "true")),
 )
