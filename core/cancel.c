@@ -30,6 +30,9 @@ static void end_early(struct hws__op *op, int32_t code)
         break;
     case HWS__STAGE_UCX:
         op->wanted = code;
+        if (op->ep != NULL && op->ep->closing) {
+            hws__endpoint_attend(op->ep); /* which waits for it no longer */
+        }
         /* Without a UCX worker the endpoint has failed: the end of that worker ends the receive. */
         if (op->ep != NULL && op->ep->raw && op->ep->uworker != NULL &&
             op->kind == HWS_EVENT_TAG_RECV && op->ucx != NULL) {

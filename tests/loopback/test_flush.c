@@ -83,6 +83,62 @@ CASE(worker_with_several_endpoints)
     t_pair_close(&pair);
 }
 
+/* Nobody receives the large message; the small one that was sent before it arrives. */
+static void close_without_the_cancelled(uint32_t flags, int cancel_first)
+{
+    enum { LARGE = 8 << 20 };
+    t_pair_opts opts = {.endpoint_flags = flags, .close_timeout_ns = 600 * T_SECOND};
+    t_pair pair;
+    char *out = calloc(1, LARGE);
+    uint64_t value = 7, in = 0;
+    hws_id small, large, op = 0;
+
+    t_pair_open(&pair, &opts);
+    CHECK_OK(hws_tag_send(pair.endpoint[0], &value, 8, 1, NULL, &small));
+    CHECK_OK(hws_tag_send(pair.endpoint[0], out, LARGE, 2, NULL, &large));
+    t_pair_idle(&pair, 20 * T_MS);
+    CHECK_PENDING(large);
+    if (cancel_first) {
+        CHECK_OK(hws_cancel(large));
+        t_pair_idle(&pair, 20 * T_MS);
+        CHECK_PENDING(large);
+    }
+    CHECK_OK(hws_close(pair.endpoint[0]));
+    if (!cancel_first) {
+        t_pair_idle(&pair, 20 * T_MS);
+        CHECK_PENDING(large);
+        CHECK_OK(hws_cancel(large));
+    }
+    CHECK_CODE(WAIT(&pair, large).status, HWS_E_CANCELED);
+    UNTIL(&pair, t_record_kinds(&pair.record[0], HWS_EVENT_CLOSED, pair.endpoint[0]) == 1);
+    CHECK_OK(hws_wait(small, 0, NULL));
+    CHECK_OK(hws_tag_recv(pair.endpoint[1], &in, 8, 1, UINT64_MAX, NULL, &op));
+    WAIT_OK(&pair, op);
+    CHECK_EQ(in, value);
+    t_pair_close(&pair);
+    free(out);
+}
+
+CASE(cancelled_before_the_close_shm)
+{
+    close_without_the_cancelled(0, 1);
+}
+
+CASE(cancelled_before_the_close_tcp)
+{
+    close_without_the_cancelled(HWS_ENDPOINT_TCP_ONLY, 1);
+}
+
+CASE(cancelled_after_the_close_shm)
+{
+    close_without_the_cancelled(0, 0);
+}
+
+CASE(cancelled_after_the_close_tcp)
+{
+    close_without_the_cancelled(HWS_ENDPOINT_TCP_ONLY, 0);
+}
+
 CASE(nothing_to_do)
 {
     t_pair pair;

@@ -118,6 +118,7 @@ struct op {
     /* Of hawser.ucp, see ucp.c. */
     PyObject *ucp,
         *buffer; /* the endpoint, null for all others, and what was given to be sent or filled */
+    struct op *sending_next, **sending_link; /* in the endpoint's list of sends; null: in none */
     bool receives, untaken_message;
     uint64_t number, expected; /* which message of the endpoint, and its bytes */
 };

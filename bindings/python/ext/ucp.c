@@ -21,6 +21,7 @@ struct ucp_endpoint {
     PyObject
         *last;  /* how many are to be received before it closes; None: not known, null: the same */
     bool exact; /* a message that is shorter than its buffer is an error */
+    struct op *sending; /* those that have not ended, each of which holds this */
 };
 
 PyTypeObject *ucp_type;
@@ -53,10 +54,33 @@ static void look_at_count(PyObject *self, bool later)
     Py_XDECREF(r);
 }
 
+static void list_sending(struct ucp_endpoint *u, struct op *op)
+{
+    op->sending_next = u->sending;
+    op->sending_link = &u->sending;
+    if (u->sending != NULL) {
+        u->sending->sending_link = &op->sending_next;
+    }
+    u->sending = op;
+}
+
+static void unlist_sending(struct op *op)
+{
+    if (op->sending_link == NULL) {
+        return;
+    }
+    *op->sending_link = op->sending_next;
+    if (op->sending_next != NULL) {
+        op->sending_next->sending_link = op->sending_link;
+    }
+    op->sending_link = NULL;
+}
+
 void ucp_told(struct op *op)
 {
     struct ucp_endpoint *u = (struct ucp_endpoint *)(void *)op->ucp;
 
+    unlist_sending(op);
     if (!op->receives || ucp_failed(op)) {
         return;
     }
@@ -110,6 +134,7 @@ void ucp_drop(struct op *op)
         ucp_taken(op, false);
         PyErr_Restore(type, value, traceback);
     }
+    unlist_sending(op);
     Py_CLEAR(op->ucp);
     Py_CLEAR(op->buffer);
 }
@@ -121,6 +146,7 @@ static void concerns(struct op *op, PyObject *self, PyObject *buffer, bool recei
     op->buffer = Py_NewRef(buffer);
     op->receives = receives;
     op->untaken_message = false;
+    op->sending_link = NULL;
     op->number = number;
     op->expected = expected;
 }
@@ -174,6 +200,9 @@ static PyObject *post(struct ucp_endpoint *u, struct endpoint *e, PyObject *buff
         return NULL;
     }
     ++*count;
+    if (r == HWS_OK && !receives) {
+        list_sending(u, p.op);
+    }
     return posting_posted(&p, r, receives ? &done : NULL);
 }
 
@@ -235,6 +264,23 @@ static PyObject *ucp_unbind(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+/* _sends(): the ids of those that have not ended. */
+static PyObject *ucp_sends(PyObject *self, PyObject *unused)
+{
+    const struct ucp_endpoint *u = (struct ucp_endpoint *)(void *)self;
+    PyObject *list = PyList_New(0), *id;
+
+    (void)unused;
+    for (const struct op *op = u->sending; op != NULL && list != NULL; op = op->sending_next) {
+        id = PyLong_FromUnsignedLongLong(op->id);
+        if (id == NULL || PyList_Append(list, id) < 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(id);
+    }
+    return list;
+}
+
 /* ---- The type ---- */
 
 static void ucp_dealloc(PyObject *self)
@@ -279,6 +325,7 @@ PyMethodDef ucp_methods[] = {
      "endpoint is closed meanwhile."},
     {"_bind", ucp_bind, METH_VARARGS, NULL},
     {"_unbind", ucp_unbind, METH_NOARGS, NULL},
+    {"_sends", ucp_sends, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL}};
 
 /* array_class(type): the class that wraps buffers. */

@@ -13,7 +13,7 @@ import struct
 import time
 import weakref
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from hawser import _core
@@ -47,6 +47,7 @@ _ctx: ApplicationContext | None = None
 _HELLO_TAG = 0x6877732D68656C6C
 _HELLO = struct.Struct("QQQ")
 _LET_END_SECONDS = 1.0
+_LET_SEND_SECONDS = 1.0  # how long what is being sent goes on after close()
 _CONNECTING = 32  # connections under way at once in a loop
 _KEEP = 4096  # user tags of an endpoint whose hash is remembered
 
@@ -448,6 +449,8 @@ class Endpoint(_core.UcpEndpoint):
         self._peer_closes = False
         self._aborted = False
         self._told = False
+        self._sending: set[_core.Operation] = set()  # by the coroutines below
+        endpoint._sends = partial(_sends, weakref.ref(self))
         if tags and not endpoint.of_ucxpy:
             self._bind(self._hawser, self._msg_send, self._msg_recv, self._exact)
 
@@ -465,17 +468,23 @@ class Endpoint(_core.UcpEndpoint):
         return self._is_closed()
 
     def abort(self) -> None:
-        """Close at once, here: what is pending ends with UCXCanceled."""
+        """Close at once, here: what is pending ends with UCXCanceled. What was sent before still arrives."""
+        self._leave(0)
+
+    def _leave(self, patience: float) -> None:
         self._aborted = True
         self._unbind()
         ep, self._ep = self._ep, None
         if ep is not None:
             logger.debug("Endpoint.abort(): %s", hex(self._uid))
-            ep.close_soon()
+            ep.close_soon(patience)
         self._ctx = None
 
     async def close(self) -> None:
-        """Tell the peer how much was sent, so that it closes once it has received that, and close."""
+        """Tell the peer how much was sent, so that it closes once it has received that, and close.
+
+        What is still being sent goes on for a second, then it ends with UCXCanceled.
+        """
         if self._is_closed():
             self.abort()
             return
@@ -491,7 +500,7 @@ class Endpoint(_core.UcpEndpoint):
             )
             logger.debug(log)
             try:
-                await self._hawser.send(msg, self._tags["ctrl_send"])
+                await self._sent(self._hawser.send(msg, self._tags["ctrl_send"]))
             except HawserError as e:
                 error = UCXError(f"<{log}>: {e.text}")
                 # A peer that is gone is no failure to whoever handles errors: closed() tells, perhaps only later.
@@ -505,7 +514,7 @@ class Endpoint(_core.UcpEndpoint):
                     break
                 self._ctx.worker.progress()
                 await asyncio.sleep(0)
-            self.abort()
+            self._leave(_LET_SEND_SECONDS)
 
     # ---- Tags ----
 
@@ -580,13 +589,21 @@ class Endpoint(_core.UcpEndpoint):
             buffer = buffer.source
         self._send_count += 1
         try:
-            await hawser.send(buffer, wire)
+            await self._sent(hawser.send(buffer, wire))
         except HawserError as e:
             self._send_failed(e, wire, buffer)
             return None
         except BufferError as e:
             raise self._bad_memory(buffer, False) from e
         return True
+
+    async def _sent(self, operation: _core.Operation) -> None:
+        """Await a send that an abort is to end."""
+        self._sending.add(operation)
+        try:
+            await operation
+        finally:
+            self._sending.discard(operation)
 
     def _send_failed(self, e: HawserError, wire: int, buffer: Any) -> None:
         error = self._send_failure(e, self._describe("Send", self._send_count - 1, wire, buffer))
@@ -686,7 +703,7 @@ class Endpoint(_core.UcpEndpoint):
         header = b"\1\0\0\0" if hasattr(buffer, "__cuda_array_interface__") else b"\0\0\0\0"
         self._send_count += 1
         try:
-            await self._hawser.send_am(buffer, ucx_api._AM_ID, header)
+            await self._sent(self._hawser.send_am(buffer, ucx_api._AM_ID, header))
         except HawserError as e:
             self._send_failed(e, 0, buffer)
             return None
@@ -808,6 +825,12 @@ class Endpoint(_core.UcpEndpoint):
         if self._ep is None:
             raise UCXCloseError("Endpoint closed")
         self._ep.set_close_callback(callback_func)
+
+
+def _sends(endpoint: weakref.ref[Endpoint]) -> list[int]:
+    """The ids of what it is sending; as long as there is something, that holds it."""
+    ep = endpoint()
+    return [] if ep is None else [*ep._sends(), *(operation.id for operation in ep._sending)]
 
 
 def _abort(endpoint: weakref.ref[Endpoint]) -> None:

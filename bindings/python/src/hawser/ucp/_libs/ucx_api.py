@@ -231,6 +231,7 @@ class UCXWorker(UCXObject):
         self._loop_cancels = False
         self._peers: dict[int, _Endpoint] = {}
         self._leaving: list[_Endpoint] = []
+        self._patient: set[UCXEndpoint] = set()  # closed, but what they send may still arrive
         if Feature.AM in context._features:
             self._worker.am_handler(_AM_ID, _am_arrived, defer=True)
         UCXWorker._all.add(self)
@@ -305,12 +306,21 @@ class UCXWorker(UCXObject):
             with contextlib.suppress(RuntimeError):
                 asyncio.get_running_loop().call_soon(self.cancel_inflight_messages)
 
+    def close(self) -> None:
+        """Close it; again is allowed."""
+        for child in list(self._children):
+            if isinstance(child, UCXEndpoint):
+                child.close_soon()  # all of them, so that peers that do not answer are waited for together
+        super().close()
+
     def _leaves(self, endpoint: _Endpoint) -> None:
         """It is being closed; if that takes too long once the worker is, it is aborted."""
         self._leaving = [e for e in self._leaving if e._state != "closed"] + [endpoint]
 
     def _finalize(self) -> None:
         self.cancel_inflight_messages()
+        for patient in list(self._patient):
+            patient._give_up()
         for endpoint in self._peers.values():
             endpoint.abort()
         self._peers.clear()
@@ -527,6 +537,9 @@ class UCXEndpoint(UCXObject):
         self._am_slots: collections.deque[list[Any]] = collections.deque()
         self._am_waiting: collections.deque[tuple[Any, ...]] = collections.deque()
         self._close_callback: Callable[[], None] | None = None
+        # The ids of what the asyncio layer is sending; the rest is in _inflight.
+        self._sends: Callable[[], Iterable[int]] = tuple
+        self._send_on = 0.0  # seconds
         with _arriving:
             endpoint.owner = weakref.ref(self)
             early = endpoint.__dict__.pop("_early", ())
@@ -706,19 +719,39 @@ class UCXEndpoint(UCXObject):
         self.worker._cancel_later(*(call.cancel_request for call in self._inflight), *waiting)
 
     def close(self) -> None:
-        """Complete what was sent and close, making progress meanwhile, at most a few seconds."""
+        """Complete what was sent and close, making progress meanwhile, at most a few seconds.
+
+        What is still being sent ends with UCXCanceled.
+        """
         if self._closed:
             return
         self.close_soon()
         _progress_all(lambda: self._endpoint._state == "closed", _CLOSE_SECONDS)
 
-    def close_soon(self) -> None:
-        """As close(), but the progress is left to others."""
+    def close_soon(self, patience: float = 0.0) -> None:
+        """As close(), but the progress is left to others; what is being sent goes on for `patience` seconds."""
+        self._send_on = patience
         super().close()
+
+    def _give_up(self) -> None:
+        """Nobody waits for what is being sent: a peer that does not receive would hold up the end of everything."""
+        self.worker._patient.discard(self)
+        for id in self._sends():
+            with contextlib.suppress(HawserError):
+                _core.cancel(id)
+
+    def _give_up_later(self) -> None:
+        if self._sends():
+            self.worker._patient.add(self)
+            asyncio.get_running_loop().call_later(self._send_on, _give_up, weakref.ref(self))
 
     def _finalize(self) -> None:
         self._schedule_cancel()
         self.worker.cancel_inflight_messages()
+        if self._send_on:
+            self._give_up_later()
+        else:
+            self._give_up()  # before the close, which flushes what is left
         self.worker._leaves(self._endpoint)
         self._endpoint.close()
         self._call_close_callback()
@@ -727,6 +760,12 @@ class UCXEndpoint(UCXObject):
         if not getattr(self, "_closed", True):
             with contextlib.suppress(Exception):
                 self.close_soon()
+
+
+def _give_up(endpoint: weakref.ref[UCXEndpoint]) -> None:
+    self = endpoint()
+    if self is not None:
+        self._give_up()
 
 
 def _disconnected(endpoint: _Endpoint) -> None:
