@@ -85,6 +85,17 @@ def test_information(transports):
     assert isinstance(ucp.get_ucp_worker(), int)
 
 
+@pytest.mark.parametrize("module", [ucp, ucxx], ids=["ucp", "ucxx"])
+@pytest.mark.parametrize("transports, tcp", [("posix", False), ("^tcp", False), ("all", True), ("sysv,tcp", True)])
+def test_transports_that_are_left_out(module, transports, tcp):
+    """Connections begin by TCP all the same, but no message goes that way."""
+    module.reset()
+    module.init({"TLS": transports})
+    active = module.get_active_transports()
+    assert {"sysv", "posix"} & active and ("tcp" in active) is tcp
+    module.reset()
+
+
 def test_get_address():
     assert ucp.get_address().count(".") == 3
     with pytest.raises(OSError):

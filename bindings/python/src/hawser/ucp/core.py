@@ -990,14 +990,22 @@ def get_ucp_worker_info() -> str:
     return _get_ctx().ucp_worker_info()
 
 
+def transports_of_program(found: set[str], tls: str) -> set[str]:
+    """The transports that carry what the program sends: connections begin by TCP also where UCX_TLS, `tls`, leaves it
+    out, and UCX's context has it then."""
+    excludes = tls.startswith("^")
+    names = {name.partition(":")[0].lstrip("\\") for name in tls.removeprefix("^").split(",")}
+    return found if excludes != bool({"all", "tcp"} & names) else found - {"tcp"}
+
+
 def get_active_transports() -> set[str]:
-    """The transports that the context has."""
+    """The transports that the context has for messages."""
     found = set()
     for line in get_ucp_context_info().splitlines():
         match = re.search(r"resource.*md.*dev.*flags.* (\S+)/\S+ *$|resource\s+\d+\s*:.*?(\w+)/\S+", line)
         if match is not None:
             found.add(match[1] or match[2])
-    return found
+    return transports_of_program(found, get_config()["TLS"])
 
 
 def register_am_allocator(allocator: Callable[[int], Any], allocator_type: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hawser.ucp._libs import of_dask
-from hawser.ucp.core import check_released, options_of_first
+from hawser.ucp.core import check_released, options_of_first, transports_of_program
 from hawser.ucp.exceptions import UCXError as _UCPError
 
 from ._lib import libucxx as ucx_api
@@ -112,9 +112,9 @@ def get_ucp_worker_info() -> str:
 
 
 def get_active_transports() -> set[str]:
-    """The transports that the context has."""
+    """The transports that the context has for messages."""
     lines = re.findall(r"^#.*resource.*md.*dev.*flags.*$", get_ucp_context_info(), re.MULTILINE)
-    return {line.split()[-1].split("/")[0] for line in lines}
+    return transports_of_program({line.split()[-1].split("/")[0] for line in lines}, get_config()["TLS"])
 
 
 def continuous_ucx_progress(event_loop: asyncio.AbstractEventLoop | None = None) -> None:
