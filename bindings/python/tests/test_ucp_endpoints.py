@@ -504,8 +504,10 @@ def dying(port, error_handling):
 @pytest.mark.parametrize("what", ["recv", "am_recv", "recv by tag"])
 async def test_peer_dies_while_we_wait(what):
     met = asyncio.get_running_loop().create_future()
+    ends = []
 
     async def server(ep):
+        ends.append(ep)
         message = bytearray(10)
         await ep.recv(message)
         calls = {
@@ -524,6 +526,11 @@ async def test_peer_dies_while_we_wait(what):
         await asyncio.wait_for(await met, 30)
     process.join()
     listener.close()
+    # It is told once: what comes next learns what has become of the connection.
+    for call in (ends[0].recv(bytearray(1)), ends[0].am_recv(), ends[0].recv(bytearray(1), tag=3)):
+        with pytest.raises(ucp.exceptions.UCXConnectionReset):
+            await call
+    ends.pop().abort()
 
 
 @pytest.mark.parametrize("transports", ["all", "tcp"])

@@ -625,7 +625,13 @@ class Endpoint(_core.UcpEndpoint):
             assert error is not None
             return self._send_failure(error, self._describe("Send", number, self._msg_send, buffer))
         name = self._describe("Recv", number, self._msg_recv, buffer)
-        return too_short(name, got, expected) if error is None else translate_receive(error, name)
+        return too_short(name, got, expected) if error is None else self._receive_failure(error, name)
+
+    def _receive_failure(self, error: HawserError, name: str) -> Exception:
+        """What a receive raises that waited. One that the end of the connection cancelled has told of that end."""
+        result = translate_receive(error, name)
+        self._told = self._told or isinstance(result, UCXCanceled)
+        return result
 
     async def _recv(self, buffer: Any, tag: Any, force_tag: bool) -> bool:
         """recv() of what is not usual."""
@@ -647,7 +653,7 @@ class Endpoint(_core.UcpEndpoint):
             else:
                 got = await hawser._recv(buffer, wire)
         except HawserError as e:
-            raise translate_receive(e, self._describe("Recv", count, wire, buffer)) from e
+            raise self._receive_failure(e, self._describe("Recv", count, wire, buffer)) from e
         except BufferError as e:
             raise self._bad_memory(buffer, True) from e
         if self._exact and got != (len(buffer) if type(buffer) in (bytearray, bytes) else _core.memory(buffer)[1]):
@@ -720,6 +726,9 @@ class Endpoint(_core.UcpEndpoint):
         receiving = comm.am_recv(ep)
         try:
             received = await receiving
+        except UCXCanceled:
+            self._told = True
+            raise
         except asyncio.CancelledError:
             if receiving.done() and not receiving.cancelled() and receiving.exception() is None:
                 ep._am_untaken(receiving.result())
