@@ -75,6 +75,41 @@ def test_logging():
         logger.setLevel(level)
 
 
+@pytest.mark.parametrize("module", [ucp, ucxx], ids=["ucp", "ucxx"])
+async def test_debug_logging(module, caplog):
+    """What becomes of connections is told at debug level, by the number that names the endpoint."""
+    logger = logging.getLogger("ucx")
+    logger.addHandler(caplog.handler)
+    level = logger.level
+    logger.setLevel(logging.DEBUG)
+    try:
+        met = asyncio.get_running_loop().create_future()
+        listener = module.create_listener(met.set_result)
+        client = await module.create_endpoint("127.0.0.1", listener.port)
+        server = await met
+        by_address = await module.create_endpoint_from_worker_address(module.get_worker_address())
+        by_address.abort()
+        uids = [hex(ep.uid) for ep in (client, server, by_address)]
+        await client.close()
+        ended = server.closed if module is ucp else lambda: server.closed
+        while not ended():
+            await asyncio.sleep(0.01)
+        server.abort()
+        listener.close()
+    finally:
+        logger.removeHandler(caplog.handler)
+        logger.setLevel(level)
+        module.reset()
+    assert f"create_endpoint() client: {uids[0]}, error handling: True, msg-tag-send: 0x" in caplog.text
+    assert f"_listener_handler() server: {uids[1]}, error handling: True, msg-tag-send: 0x" in caplog.text
+    assert f"create_endpoint_from_worker_address() client: {uids[2]}, error handling: True" in caplog.text
+    assert all(f"Endpoint.abort(): {uid}" in caplog.text for uid in uids)
+    if module is ucp:
+        assert f"[Send shutdown] ep: {uids[0]}" in caplog.text and f"[Recv shutdown] ep: {uids[1]}" in caplog.text
+    else:
+        assert f"Endpoint {uids[1]}: the connection ended: " in caplog.text
+
+
 @pytest.mark.parametrize("transports", ["sysv", "posix", "tcp", "all"])
 def test_information(transports):
     ucp.init({"TLS": transports})

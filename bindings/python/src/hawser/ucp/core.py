@@ -115,6 +115,7 @@ class CtrlMsg:
         if endpoint is None or endpoint._is_closed() or operation.status < 0 or operation.cancelled():
             return
         opcode, n = CtrlMsg.deserialize(message)
+        logger.debug("[Recv shutdown] ep: %s, close_after_n_recv: %d", hex(endpoint.uid), n)
         if opcode != 1:
             raise UCXError(f"Received unknown control opcode: {opcode}")
         endpoint._peer_sent(n)
@@ -167,6 +168,7 @@ async def _listener_handler_coroutine(
 ) -> None:
     ep = ucx_api.UCXEndpoint.create_from_conn_request(ctx.worker, conn_request, endpoint_error_handling)
     endpoint = await _introduce(ctx, ep, "send")
+    endpoint._log_made("_listener_handler() server")
     del ctx, ep
     if asyncio.iscoroutinefunction(func):
         await func(endpoint)
@@ -322,14 +324,16 @@ class ApplicationContext:
         connected = await self._connected(ip_address, port, self.connect_timeout)
         ep = ucx_api.UCXEndpoint(self.worker, connected, endpoint_error_handling)
         endpoint = await _introduce(self, ep, "recv")
-        logger.debug("create_endpoint() client: %s", hex(endpoint.uid))
+        endpoint._log_made("create_endpoint() client")
         return endpoint
 
     async def create_endpoint_from_worker_address(self, address: Any, endpoint_error_handling: bool = True) -> Endpoint:
         """Connect to a worker by its address; there is no handshake, so no tags."""
         self.continuous_ucx_progress()
         ep = ucx_api.UCXEndpoint.create_from_worker_address(self.worker, address, endpoint_error_handling)
-        return Endpoint(ep, self, None)
+        endpoint = Endpoint(ep, self, None)
+        endpoint._log_made("create_endpoint_from_worker_address() client")
+        return endpoint
 
     def continuous_ucx_progress(self, event_loop: asyncio.AbstractEventLoop | None = None) -> None:
         """Have an event loop make progress; again for the same loop does nothing."""
@@ -453,6 +457,12 @@ class Endpoint(_core.UcpEndpoint):
         endpoint._sends = partial(_sends, weakref.ref(self))
         if tags and not endpoint.of_ucxpy:
             self._bind(self._hawser, self._msg_send, self._msg_recv, self._exact)
+
+    def _log_made(self, by: str) -> None:
+        if logger.isEnabledFor(logging.DEBUG):
+            assert self._ep is not None
+            tags = "".join(f", {name.replace('_', '-tag-')}: {tag:#x}" for name, tag in (self._tags or {}).items())
+            logger.debug("%s: %s, error handling: %s%s", by, hex(self._uid), self._ep._handling, tags)
 
     @property
     def uid(self) -> int:

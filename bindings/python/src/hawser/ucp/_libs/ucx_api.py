@@ -771,6 +771,8 @@ def _give_up(endpoint: weakref.ref[UCXEndpoint]) -> None:
 def _disconnected(endpoint: _Endpoint) -> None:
     """The peer left or failed. Where error handling is off nobody is told."""
     self = endpoint.owner()
+    if self is not None and endpoint._error is not None:
+        logger.debug("Endpoint %s: the connection ended: %s", hex(endpoint.id), endpoint._error[1])
     if self is not None and self._handling:
         self._schedule_cancel()
         self._call_close_callback()

@@ -156,14 +156,19 @@ class ApplicationContext(_ucp.ApplicationContext):
             async with self._turn():
                 connected = await self._connected(ip_address, port, connect_timeout)
                 ep = UCXEndpoint(self.worker, connected, endpoint_error_handling)
-                return Endpoint(ep, self, await _ucp.agree_on_tags(ep, connect_timeout))
+                endpoint = Endpoint(ep, self, await _ucp.agree_on_tags(ep, connect_timeout))
+            endpoint._log_made("create_endpoint() client")
+            return endpoint
         except Exception as e:
             raise convert(e) from e
 
     async def create_endpoint_from_worker_address(self, address: Any, endpoint_error_handling: bool = True) -> Endpoint:
         """Connect to a worker by its address; it has no tags of its own."""
         self.continuous_ucx_progress()
-        return Endpoint(UCXEndpoint.create_from_worker_address(self.worker, address, endpoint_error_handling), self)
+        ep = UCXEndpoint.create_from_worker_address(self.worker, address, endpoint_error_handling)
+        endpoint = Endpoint(ep, self)
+        endpoint._log_made("create_endpoint_from_worker_address() client")
+        return endpoint
 
     # ---- Messages of any peer ----
 

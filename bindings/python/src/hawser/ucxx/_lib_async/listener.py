@@ -109,6 +109,7 @@ async def _serve(
         return
     try:
         endpoint = Endpoint(ep, ctx, await agree_on_tags(ep, connect_timeout))
+        endpoint._log_made("_listener_handler() server")
         del ctx, ep
         if inspect.iscoroutinefunction(func):
             await func(endpoint)
