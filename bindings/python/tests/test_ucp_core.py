@@ -165,6 +165,30 @@ def test_forgotten_worker():
         workers[0].progress()
 
 
+@pytest.mark.parametrize("transports", ["all", "tcp"])
+def test_progress_sees_what_waits(transports):
+    """However long nothing came before, and without a loop that looks."""
+    worker, peers = ucx_api.UCXWorker(ucx_api.UCXContext({"TLS": transports})), []
+    listener = ucx_api.UCXListener(
+        worker, 0, lambda request: peers.append(ucx_api.UCXEndpoint.create_from_conn_request(worker, request, True))
+    )
+    ep = ucx_api.UCXEndpoint.create(worker, "127.0.0.1", listener.port, True)
+    while not peers:
+        worker.progress()
+    for idle in (0.1, 0.2, 0.3, 0.4, 0.5):
+        end = time.monotonic() + idle
+        while time.monotonic() < end:
+            worker.progress()
+        blocking_send(worker, peers[0], bytearray(b"hello"), 6)
+        time.sleep(0.05)
+        for _ in range(2):
+            worker.progress()
+        assert worker._worker.probe(6) is not None
+        blocking_recv(worker, ep, bytearray(5), 6)
+    for end in (ep, peers[0], listener):
+        end.close()
+
+
 def serve(pipe, work, error_handling):
     ctx = ucx_api.UCXContext()
     worker = ucx_api.UCXWorker(ctx)

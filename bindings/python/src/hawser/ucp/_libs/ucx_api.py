@@ -58,6 +58,7 @@ _UNTAKEN = object()  # what a callback of am_recv_nb() returns to leave the mess
 _HANDSHAKE_SECONDS = 30.0
 _CLOSE_SECONDS = 5.0
 _ANSWER_SECONDS = 1e-3
+_LOOK_SECONDS = 1e-3  # of calls of progress() that come more seldom each sees what has arrived
 # A peer by address says no goodbye, and often makes no progress any more.
 _PLAIN_CLOSE_NS = 1_000_000_000
 
@@ -231,6 +232,7 @@ class UCXWorker(UCXObject):
         self._loop_cancels = False
         self._peers: dict[int, _Endpoint] = {}
         self._leaving: list[_Endpoint] = []
+        self._looked = 0.0  # when progress() last had something to do, or armed
         self._patient: set[UCXEndpoint] = set()  # closed, but what they send may still arrive
         if Feature.AM in context._features:
             self._worker.am_handler(_AM_ID, _am_arrived, defer=True)
@@ -257,8 +259,20 @@ class UCXWorker(UCXObject):
     @nvtx_annotate("UCXPY_PROGRESS", color="blue", domain="ucxpy")
     def progress(self) -> None:
         """Make progress until nothing is left to do. Not inside a callback."""
+        now = time.monotonic()
+        if self._progress():
+            self._looked = now
+        elif now - self._looked > _LOOK_SECONDS and not self._worker.closed:
+            # The library looks only now and then at what had nothing to do for a while; arming looks at once.
+            self._looked = now
+            if not self._worker._arm():
+                self._progress()
+
+    def _progress(self) -> bool:
+        worked = False
         while self._worker.progress():
-            pass
+            worked = True
+        return worked
 
     def request_cancel(self, req: UCXRequest) -> None:
         """Cancel a request; its callback gets UCXCanceled."""
