@@ -515,6 +515,16 @@ void hws__op_unhold(struct hws__op *op)
     op->worker->pending_ucx--;
 }
 
+/*
+ * The peer completes a rendezvous that it drops as one that it receives. Of a send that was cancelled on an endpoint
+ * that is being closed, where dropping is the rule, success would say too much.
+ */
+static bool perhaps_dropped(const struct hws__op *op)
+{
+    return op->wanted != 0 && (op->kind == HWS_EVENT_TAG_SEND || op->kind == HWS_EVENT_AM_SEND) &&
+           op->ep != NULL && op->ep->closing;
+}
+
 void hws__op_ucx_done(void *request, ucs_status_t status, void *user_data)
 {
     struct hws__op *op = user_data;
@@ -531,7 +541,7 @@ void hws__op_ucx_done(void *request, ucs_status_t status, void *user_data)
         return; /* on the background thread; the owner ends it, see hws__op_orphans() */
     }
     hws__op_unhold(op);
-    hws__op_finish_now(op, code < 0 ? hws__op_cause(op, code) : code);
+    hws__op_finish_now(op, code < 0 || perhaps_dropped(op) ? hws__op_cause(op, code) : code);
 }
 
 void *hws__op_keep_iov(const struct hws__post *p, struct hws__op *op)
