@@ -1,4 +1,5 @@
 #include "lost.h"
+#include "endpoint.h"
 #include "sockets.h"
 #include "worker.h"
 
@@ -18,6 +19,30 @@ void hws__lost_expect(struct hws__uworker *u)
     }
 }
 
+/* Nobody waits for a silent peer's answer to a goodbye, though a longer silence may be allowed: everything is sent, and
+ * what the peer has not acknowledged the kernel goes on sending after the socket is closed. */
+static void part_from_silent(struct hws__worker *w)
+{
+    const struct hws__uworker *looked_at = NULL;
+    struct hws__hosts silent;
+
+    for (struct hws__list *n = w->endpoints.next; n != &w->endpoints; n = n->next) {
+        struct hws__endpoint *ep = hws__container(n, struct hws__endpoint, link);
+
+        if (ep->phase != HWS__PHASE_GOODBYE || ep->uworker == NULL || !ep->uworker->by_tcp) {
+            continue;
+        }
+        if (ep->uworker != looked_at) {
+            looked_at = ep->uworker;
+            hws__sockets_silent(looked_at->efd, &silent);
+        }
+        if (hws__sockets_has_host(&silent, &ep->peer)) {
+            hws__endpoint_deadline(ep, 1);
+            hws__endpoint_attend(ep);
+        }
+    }
+}
+
 void hws__lost_check(struct hws__worker *w, uint64_t now)
 {
     bool again = false;
@@ -34,5 +59,6 @@ void hws__lost_check(struct hws__worker *w, uint64_t now)
                      u->hot || u->pending != 0;
         }
     }
+    part_from_silent(w);
     w->lost_due = again ? now + HWS__LOST_NS : UINT64_MAX;
 }

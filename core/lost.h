@@ -3,7 +3,8 @@
  * hour; its own limit, TCP_USER_TIMEOUT, also ends the connection of a peer that is there and takes
  * nothing for so long, because it is stopped or computes. So the sockets are looked at here, and those
  * whose peer acknowledges nothing are shut down, which UCX reports as a failure of the connection. While
- * an operation waits for the peer, so are those that do not answer the kernel's keepalive.
+ * an operation waits for the peer, so are those that do not answer the kernel's keepalive. Closing does
+ * not wait for silent peers either.
  */
 #ifndef HWS_CORE_LOST_H
 #define HWS_CORE_LOST_H

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <linux/sockios.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -131,21 +132,33 @@ struct looked {
     bool waiting; /* something is on its way */
 };
 
+/* Whether fd is a TCP connection with something on its way, or `expects`; whether its peer is silent. */
+static bool look(int fd, const struct hws__silence *s, bool expects, int *queued, bool *is_silent)
+{
+    struct tcp_info t = {0};
+    socklen_t length = sizeof t;
+
+    if (option(fd, SO_PROTOCOL) != IPPROTO_TCP || ioctl(fd, SIOCOUTQ, queued) != 0 ||
+        (*queued == 0 && !expects) || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &t, &length) != 0 ||
+        (t.tcpi_state != TCP_ESTABLISHED && t.tcpi_state != TCP_CLOSE_WAIT)) {
+        return false;
+    }
+    *is_silent = silent(&t, *queued, s) &&
+                 (!on_one_host(fd) || silent(&t, *queued, hws__silence_on_one_host(s)));
+    return true;
+}
+
 static void end_if_lost(int fd, void *arg)
 {
     const struct linger at_once = {.l_onoff = 1};
-    struct tcp_info t = {0};
-    socklen_t length = sizeof t;
     struct looked *l = arg;
+    bool is_silent;
     int queued;
 
-    if (option(fd, SO_PROTOCOL) != IPPROTO_TCP || ioctl(fd, SIOCOUTQ, &queued) != 0 ||
-        (queued == 0 && !l->expects) || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &t, &length) != 0 ||
-        (t.tcpi_state != TCP_ESTABLISHED && t.tcpi_state != TCP_CLOSE_WAIT)) {
+    if (!look(fd, l->silence, l->expects, &queued, &is_silent)) {
         return;
     }
-    if (silent(&t, queued, l->silence) &&
-        (!on_one_host(fd) || silent(&t, queued, hws__silence_on_one_host(l->silence)))) {
+    if (is_silent) {
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
         shutdown(fd, SHUT_RDWR);
     } else {
@@ -160,6 +173,45 @@ bool hws__sockets_end_lost(int efd, const struct hws__silence *s, bool expects)
 
     for_each_watched(efd, visit_below, &b);
     return l.waiting;
+}
+
+static void add_if_silent(int fd, void *arg)
+{
+    struct pollfd room = {.fd = fd, .events = POLLOUT};
+    struct hws__hosts *hosts = arg;
+    struct sockaddr_storage peer;
+    socklen_t length = sizeof peer;
+    bool is_silent;
+    int queued;
+
+    /* Where there is room UCX keeps nothing back. */
+    if (hosts->n < HWS__HOSTS && look(fd, &hws__silence_default, false, &queued, &is_silent) &&
+        is_silent && poll(&room, 1, 0) == 1 && (room.revents & POLLOUT) &&
+        getpeername(fd, (struct sockaddr *)&peer, &length) == 0 &&
+        !hws__sockets_has_host(hosts, &peer)) {
+        hws__address_host(&peer, hosts->text[hosts->n++], sizeof hosts->text[0]);
+    }
+}
+
+void hws__sockets_silent(int efd, struct hws__hosts *hosts)
+{
+    struct below b = {add_if_silent, hosts};
+
+    hosts->n = 0;
+    for_each_watched(efd, visit_below, &b);
+}
+
+bool hws__sockets_has_host(const struct hws__hosts *hosts, const struct sockaddr_storage *peer)
+{
+    char text[INET6_ADDRSTRLEN];
+
+    hws__address_host(peer, text, sizeof text);
+    for (uint32_t i = 0; i < hosts->n; i++) {
+        if (strcmp(hosts->text[i], text) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static uint64_t inode_of(int fd)

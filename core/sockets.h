@@ -25,6 +25,20 @@ void hws__sockets_watch_peer(int efd, const struct hws__silence *s);
  */
 bool hws__sockets_end_lost(int efd, const struct hws__silence *s, bool expects);
 
+/** Peers' addresses without ports; more than these are left out. */
+#define HWS__HOSTS 16
+struct hws__hosts {
+    uint32_t n;
+    char text[HWS__HOSTS][INET6_ADDRSTRLEN];
+};
+
+/**
+ * The peers of those data sockets of a UCX worker that have acknowledged nothing for the default time, and to
+ * which the kernel has everything that was sent.
+ */
+void hws__sockets_silent(int efd, struct hws__hosts *hosts);
+bool hws__sockets_has_host(const struct hws__hosts *hosts, const struct sockaddr_storage *peer);
+
 /** Call fn with each descriptor of this process until it returns true. Returns that one, or -1. */
 int hws__sockets_each(bool (*fn)(int fd, void *arg), void *arg);
 /** fd is a TCP socket on a local port; its address. */
