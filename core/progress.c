@@ -194,6 +194,9 @@ static int look(struct hws__worker *w, struct hws__uworker *u)
     do {
         r = (int)hws__ucx.ucp_worker_progress(u->ucx);
     } while (r == 0 && --looks != 0);
+    if (__builtin_expect(u->half_made.possible, 0)) {
+        r += hws__half_made_step(u, r);
+    }
     return r;
 }
 
@@ -286,6 +289,7 @@ static int check_cold(struct hws__worker *w, uint64_t now)
             continue;
         }
         if (hws__ucx.ucp_worker_progress(u->ucx) != 0) {
+            u->half_made.due = u->half_made.possible;
             /* A sender that was stopped between writing and announcing it still may: cooling tells. */
             u->unannounced = !u->deaf;
             found++;

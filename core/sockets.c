@@ -1,6 +1,7 @@
 #include "sockets.h"
 #include "address.h"
 #include <dirent.h>
+#include <inttypes.h>
 #include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -14,47 +15,52 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-typedef void visit(int fd, void *arg);
-
-/* Call fn with each descriptor that an epoll set watches. */
-static void for_each_watched(int epfd, visit *fn, void *arg)
+void hws__sockets_watched(int set, hws__watched_fn *fn, void *arg)
 {
+    struct hws__watched w = {.set = set};
     char path[48], line[128];
     FILE *f;
-    int fd;
 
-    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", epfd);
+    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", set);
     if ((f = fopen(path, "re")) == NULL) {
         return;
     }
     while (fgets(line, sizeof line, f) != NULL) {
-        if (sscanf(line, "tfd: %d", &fd) == 1) {
-            fn(fd, arg);
+        if (sscanf(line, "tfd: %d events: %" SCNx32 " data: %" SCNx64, &w.fd, &w.events, &w.data) ==
+            3) {
+            fn(&w, arg);
         }
     }
     fclose(f);
 }
 
 struct below {
-    visit *fn;
+    hws__watched_fn *fn;
     void *arg;
 };
 
 /* A transport's own epoll set: its sockets are one level below the worker's. */
-static void visit_below(int fd, void *arg)
+static void visit_below(const struct hws__watched *w, void *arg)
 {
     const struct below *b = arg;
     char path[48], target[32];
     ssize_t n;
 
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", w->fd);
     n = readlink(path, target, sizeof target - 1);
     if (n > 0) {
         target[n] = '\0';
         if (strcmp(target, "anon_inode:[eventpoll]") == 0) {
-            for_each_watched(fd, b->fn, b->arg);
+            hws__sockets_watched(w->fd, b->fn, b->arg);
         }
     }
+}
+
+void hws__sockets_watched_below(int efd, hws__watched_fn *fn, void *arg)
+{
+    struct below b = {fn, arg};
+
+    hws__sockets_watched(efd, visit_below, &b);
 }
 
 static int option(int fd, int name)
@@ -81,8 +87,9 @@ static bool on_one_host(int fd)
     return text[0][0] != '\0' && strcmp(text[0], text[1]) == 0;
 }
 
-static void keep_alive(int fd, void *arg)
+static void keep_alive(const struct hws__watched *w, void *arg)
 {
+    int fd = w->fd;
     const struct hws__silence *s = arg;
     const int on = 1;
 
@@ -98,9 +105,8 @@ static void keep_alive(int fd, void *arg)
 void hws__sockets_watch_peer(int efd, const struct hws__silence *s)
 {
     struct hws__silence copy = *s;
-    struct below b = {keep_alive, &copy};
 
-    for_each_watched(efd, visit_below, &b);
+    hws__sockets_watched_below(efd, keep_alive, &copy);
 }
 
 static bool lost(const struct tcp_info *t, const struct hws__silence *s)
@@ -148,8 +154,9 @@ static bool look(int fd, const struct hws__silence *s, bool expects, int *queued
     return true;
 }
 
-static void end_if_lost(int fd, void *arg)
+static void end_if_lost(const struct hws__watched *w, void *arg)
 {
+    int fd = w->fd;
     const struct linger at_once = {.l_onoff = 1};
     struct looked *l = arg;
     bool is_silent;
@@ -169,14 +176,14 @@ static void end_if_lost(int fd, void *arg)
 bool hws__sockets_end_lost(int efd, const struct hws__silence *s, bool expects)
 {
     struct looked l = {.silence = s, .expects = expects};
-    struct below b = {end_if_lost, &l};
 
-    for_each_watched(efd, visit_below, &b);
+    hws__sockets_watched_below(efd, end_if_lost, &l);
     return l.waiting;
 }
 
-static void add_if_silent(int fd, void *arg)
+static void add_if_silent(const struct hws__watched *w, void *arg)
 {
+    int fd = w->fd;
     struct pollfd room = {.fd = fd, .events = POLLOUT};
     struct hws__hosts *hosts = arg;
     struct sockaddr_storage peer;
@@ -195,10 +202,8 @@ static void add_if_silent(int fd, void *arg)
 
 void hws__sockets_silent(int efd, struct hws__hosts *hosts)
 {
-    struct below b = {add_if_silent, hosts};
-
     hosts->n = 0;
-    for_each_watched(efd, visit_below, &b);
+    hws__sockets_watched_below(efd, add_if_silent, hosts);
 }
 
 bool hws__sockets_has_host(const struct hws__hosts *hosts, const struct sockaddr_storage *peer)

@@ -10,6 +10,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/** What an epoll set watches. */
+struct hws__watched {
+    int fd, set;
+    uint32_t events; /* asked for */
+    uint64_t data;   /* the caller's own, of the set's owner */
+};
+typedef void hws__watched_fn(const struct hws__watched *w, void *arg);
+
+/** Call fn with each descriptor in a set. */
+void hws__sockets_watched(int set, hws__watched_fn *fn, void *arg);
+/** Call fn with each in the sets that one watches: the sockets of a UCX worker, by its event descriptor. */
+void hws__sockets_watched_below(int efd, hws__watched_fn *fn, void *arg);
+
 /**
  * Have the system notice an idle peer that is lost: give the data sockets of a UCX worker keepalive
  * where UCX has set none: it does so at its own first look at a connection only, 20 s after the start.

@@ -48,6 +48,7 @@ static struct hws__uworker *create(struct hws__context *c, int role, ucp_context
     }
     u->context = c;
     u->role = role;
+    hws__half_made_init(u);
     hws__list_init(&u->link);
     hws__list_init(&u->hot_link);
     hws__list_init(&u->held);
@@ -215,6 +216,7 @@ void hws__uworker_retire(struct hws__uworker *u)
     struct destroy_job *j;
     struct hws__list *n;
 
+    hws__half_made_end(u);
     while ((n = hws__list_pop(&u->held)) != NULL) {
         hws__message_orphan(hws__container(n, struct hws__message, held));
     }
@@ -297,7 +299,7 @@ int32_t hws__uworker_cool(struct hws__uworker *u)
 {
     struct epoll_event e = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = u};
 
-    if (hws__ucx.ucp_worker_arm(u->ucx) != UCS_OK ||
+    if (hws__half_made_rest(u) != 0 || hws__ucx.ucp_worker_arm(u->ucx) != UCS_OK ||
         epoll_ctl(u->worker->epfd, EPOLL_CTL_MOD, u->efd, &e) != 0) {
         return HWS_E_BUSY;
     }

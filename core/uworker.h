@@ -10,6 +10,7 @@
 #define HWS_CORE_UWORKER_H
 
 #include "acceptor.h"
+#include "half_made.h"
 #include "list.h"
 #include <hawser.h>
 #include <stdbool.h>
@@ -55,8 +56,9 @@ struct hws__uworker {
     bool unannounced; /* the safety net has heated it, its descriptor has not spoken yet */
     bool place_given; /* isolated: another one lives in its reservation */
     struct hws__acceptors acceptors; /* TCP */
-    uint32_t idle;                   /* sweeps without work */
-    struct hws__list link;           /* of the worker */
+    struct hws__half_made half_made;
+    uint32_t idle;         /* sweeps without work */
+    struct hws__list link; /* of the worker */
     struct hws__list hot_link;
     struct hws__list held;      /* messages that hold descriptors of it */
     struct hws__list fetching;  /* messages whose data it fetches */
