@@ -377,8 +377,7 @@ static int32_t fill(struct hws__context *c, const hws_context_opts *o)
     c->silence = hws__silence_of((const char *const *)c->config);
     c->no_network = hws__ucx_config_no_network((const char *const *)c->config);
     c->ipv6 = wants_ipv6(c);
-    c->by_tcp = hws__ucx_at_least(1, 14) && !hws__rdma_present();
-    c->upgrades = profile == HWS__PROFILE_MAIN && c->by_tcp;
+    c->upgrades = profile == HWS__PROFILE_MAIN && hws__ucx_at_least(1, 14) && !hws__rdma_present();
     hws__devices_read(&c->devices, !passes_bridges(c));
     if ((r = init_ucx(c, profile, NULL, &c->ucx)) == HWS_OK) {
         c->memory_types = memory_types(c->ucx);

@@ -40,7 +40,6 @@ struct hws__context {
     bool dev_shm;    /* the user chose the transports: segments may lie in /dev/shm */
     bool no_shm;     /* not to be had: opened without shared memory */
     bool no_network; /* the user's choice of transports leaves out every one: no data goes by TCP */
-    bool by_tcp;     /* peers of this UCX dial by TCP */
     bool upgrades;   /* connections begin by TCP, see upgrade.h */
     struct hws__silence silence;
     bool ipv6; /* TCP_AF_PRIO names inet6 first, see hws__context_family() */

@@ -188,9 +188,10 @@ static int32_t open_main(struct hws__worker *w)
     struct hws__context *c = w->context;
     int32_t r;
 
-    w->main = !c->by_tcp || c->ucx_rma || (c->flags & HWS_CONTEXT_UCX_CONFIG_ONLY)
-                  ? hws__uworker_create(c, HWS__MAIN, c->ucx)
-                  : hws__uworker_create_tcp(c, HWS__MAIN);
+    /* Where connections begin by TCP. A plain UCX peer that comes here looks at all devices, and so must the UCX worker: else
+     * such peers get UCX workers of their own. */
+    w->main = c->upgrades && !c->ucx_rma ? hws__uworker_create_tcp(c, HWS__MAIN)
+                                         : hws__uworker_create(c, HWS__MAIN, c->ucx);
     if (w->main == NULL) {
         hws_error e = {.struct_size = sizeof e};
         hws_last_error(&e);

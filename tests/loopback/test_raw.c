@@ -64,6 +64,25 @@ CASE(tagged_messages)
     t_pair_close(&pair);
 }
 
+/* Who looks for lanes among which devices must be the same on both sides, see listener.c. */
+CASE(without_shared_memory)
+{
+    t_pair_opts opts = {.context_flags = HWS_CONTEXT_NO_SHARED_MEMORY,
+                        .listener_flags = HWS_LISTENER_RAW,
+                        .endpoint_flags = HWS_ENDPOINT_RAW};
+    uint64_t out = 7, in = 0;
+    hws_id send = 0, recv = 0;
+    t_pair pair;
+
+    t_pair_open(&pair, &opts);
+    CHECK_OK(hws_tag_recv(pair.endpoint[1], &in, 8, 1, ALL, NULL, &recv));
+    CHECK_OK(hws_tag_send(pair.endpoint[0], &out, 8, 1, NULL, &send));
+    WAIT_OK(&pair, send);
+    WAIT_OK(&pair, recv);
+    CHECK_EQ(in, 7);
+    t_pair_close(&pair);
+}
+
 CASE(unexpected_probe_and_sync)
 {
     t_pair pair;
