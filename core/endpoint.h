@@ -46,9 +46,8 @@ struct hws__endpoint {
     bool answered;  /* a dial that failed was taken in */
     bool rejected;  /* a dial by TCP was, once */
     bool server;
-    bool
-        one_device; /* server: dialled from a UCX context for TCP only, which has the device of the dial */
-    bool ucx_error; /* UCX reported an error: the UCX endpoint is useless */
+    bool one_device; /* server: dialled from a UCX context for TCP only */
+    bool ucx_error;  /* UCX reported an error: the UCX endpoint is useless */
     bool in_attention;
     bool tcp_only; /* by option: never tries shared memory */
     bool refused;  /* by us, after the hello: waits for the peer to leave */

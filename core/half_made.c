@@ -8,7 +8,6 @@
 #include <stddef.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* Of the time no more than one part in so many is spent on looking ... */
@@ -30,24 +29,16 @@ static const unsigned char agreed[] = {0x20, 4, 0, 0, 0, 2, 0, 0, 0};
 
 struct half {
     struct hws__watched at;
-    int saved;   /* the connection, while UCX has the stand-in */
-    int stands;  /* our end of the stand-in */
-    ino_t inode; /* of UCX's end */
+    int saved;      /* the connection, while UCX has the stand-in */
+    int stands;     /* our end of the stand-in */
+    uint64_t inode; /* of UCX's end */
 };
 
 struct search {
-    const struct hws__uworker *u;
     bool all; /* those that UCX made itself, too */
     uint32_t count;
     struct half at[MANY];
 };
-
-static ino_t inode_of(int fd)
-{
-    struct stat s;
-
-    return fstat(fd, &s) == 0 ? s.st_ino : 0;
-}
 
 /* The kernel's struct tcp_info, whose end the headers of some systems do not know. */
 struct counts {
@@ -101,7 +92,7 @@ static bool stand_in(struct half *h)
         (h->saved = fcntl(h->at.fd, F_DUPFD_CLOEXEC, 0)) >= 0) {
         /* One entry at a time: UCX may free its endpoint at the first event of two. */
         epoll_ctl(h->at.set, EPOLL_CTL_DEL, h->at.fd, NULL);
-        h->inode = inode_of(pair[0]);
+        h->inode = hws__sockets_inode(pair[0]);
         dup3(pair[0], h->at.fd, O_CLOEXEC);
         epoll_ctl(h->at.set, EPOLL_CTL_ADD, h->at.fd, &e);
         close(pair[0]);
@@ -143,7 +134,7 @@ static void stand_down(const struct half *h)
     struct epoll_event e = {.data.u64 = h->at.data};
 
     pass_on(h);
-    if (inode_of(h->at.fd) == h->inode) {
+    if (hws__sockets_inode(h->at.fd) == h->inode) {
         hws__sockets_watched(h->at.set, find_again, &now);
         e.events = now.events;
         /* That takes the stand-in out of the set, too. */
@@ -171,7 +162,7 @@ static bool all_replied(const struct search *s)
 
 static int complete(struct hws__uworker *u, bool all)
 {
-    struct search s = {.u = u, .all = all};
+    struct search s = {.all = all};
     uint32_t n = 0;
     int done = 0;
 

@@ -219,7 +219,7 @@ bool hws__sockets_has_host(const struct hws__hosts *hosts, const struct sockaddr
     return false;
 }
 
-static uint64_t inode_of(int fd)
+uint64_t hws__sockets_inode(int fd)
 {
     struct stat s;
 
@@ -347,7 +347,7 @@ static bool add_connected(int fd, void *arg)
     /* The quickest question first: most descriptors are no sockets. */
     if ((c->port = local_port(fd, &local)) != 0 &&
         getpeername(fd, (struct sockaddr *)&c->peer, &length) == 0 &&
-        (c->inode = inode_of(fd)) != 0) {
+        (c->inode = hws__sockets_inode(fd)) != 0) {
         c->fd = fd;
         list->n++;
     }
@@ -377,7 +377,7 @@ bool hws__sockets_among(const struct hws__connections *list, const struct hws__c
 
 void hws__sockets_shutdown(const struct hws__connected *c)
 {
-    if (inode_of(c->fd) == c->inode) {
+    if (hws__sockets_inode(c->fd) == c->inode) {
         shutdown(c->fd, SHUT_RDWR);
     }
 }

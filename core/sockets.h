@@ -52,6 +52,8 @@ struct hws__hosts {
 void hws__sockets_silent(int efd, struct hws__hosts *hosts);
 bool hws__sockets_has_host(const struct hws__hosts *hosts, const struct sockaddr_storage *peer);
 
+/** What a socket is, as long as it is open, whatever its number; 0: no socket. */
+uint64_t hws__sockets_inode(int fd);
 /** Call fn with each descriptor of this process until it returns true. Returns that one, or -1. */
 int hws__sockets_each(bool (*fn)(int fd, void *arg), void *arg);
 /** fd is a TCP socket on a local port; its address. */

@@ -188,8 +188,8 @@ static int32_t open_main(struct hws__worker *w)
     struct hws__context *c = w->context;
     int32_t r;
 
-    /* Where connections begin by TCP. A plain UCX peer that comes here looks at all devices, and so must the UCX worker: else
-     * such peers get UCX workers of their own. */
+    /* Where connections begin by TCP it has the device of each dial only, as who dials. It must look at all devices where those
+     * come to it that do: UCX 1.13's peers, RDMA, and plain UCX peers of a context without shared memory. */
     w->main = c->upgrades && !c->ucx_rma ? hws__uworker_create_tcp(c, HWS__MAIN)
                                          : hws__uworker_create(c, HWS__MAIN, c->ucx);
     if (w->main == NULL) {

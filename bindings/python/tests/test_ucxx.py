@@ -35,6 +35,15 @@ async def connected(serve, **options):
     return listener, await ucxx.create_endpoint(ucxx.get_address(), listener.port, **options)
 
 
+async def pair():
+    """A listener, an endpoint of it in a list, and a client's."""
+    kept = []
+    listener, client = await connected(kept.append)
+    while not kept:
+        await asyncio.sleep(0.001)
+    return listener, kept, client
+
+
 # ---- Settings ----
 
 
@@ -284,10 +293,7 @@ async def test_probe_after_the_peer_left(what):
 @pytest.mark.parametrize("what", ["am", "tag", "multi"])
 async def test_a_cancelled_receive_takes_no_message(what):
     """Neither the one that comes next, nor the one that came before the receiver went on."""
-    kept = []
-    listener, client = await connected(kept.append)
-    while not kept:
-        await asyncio.sleep(0.001)
+    listener, kept, client = await pair()
 
     async def received():
         into = bytearray(4)
@@ -326,10 +332,8 @@ async def test_a_cancelled_receive_takes_no_message(what):
 
 @pytest.mark.parametrize("what", ["am", "tag", "multi", "worker"])
 async def test_a_task_that_nobody_else_holds_still_receives(what):
-    kept, got = [], []
-    listener, client = await connected(kept.append)
-    while not kept:
-        await asyncio.sleep(0.001)
+    got = []
+    listener, kept, client = await pair()
 
     async def receive():
         into = bytearray(4)
@@ -431,10 +435,7 @@ async def test_close_after_n_recv_and_premature_listener():
 
 async def test_what_calls_give():
     """None, but for what is received."""
-    kept = []
-    listener, client = await connected(kept.append)
-    while not kept:
-        await asyncio.sleep(0.001)
+    listener, kept, client = await pair()
     peer, into, at = kept.pop(), bytearray(1), {"tag": 5, "force_tag": True}
     assert await client.send(b"1") is None and await peer.recv(into) is None
     assert await client.am_send(b"1") is None and await client.am_send_iov([b"2"]) is None
