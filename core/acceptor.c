@@ -3,9 +3,12 @@
 #include "ucx_loader.h"
 #include "uworker.h"
 #include "waddress.h"
-#include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct hws__list noted = {&noted, &noted}; /* of the whole process */
 
 struct search {
     const char *address;
@@ -36,22 +39,47 @@ void hws__acceptors_note(struct hws__uworker *u)
         hws__sockets_each(note, &s);
     }
     free(address);
+    pthread_mutex_lock(&lock);
+    hws__list_append(&noted, &u->acceptors.link);
+    pthread_mutex_unlock(&lock);
+}
+
+/* UCX gives nobody else a number that is in its table, so what is there of a lost socket is the socket's. */
+static void clear(struct hws__acceptors *a)
+{
+    for (uint32_t i = 0; i < a->count; i++) {
+        if (a->at[i].fd >= 0 && !hws__sockets_listens(a->at[i].fd, a->at[i].port)) {
+            hws__ucx.ucs_async_remove_handler(a->at[i].fd, 0);
+            a->at[i].fd = -1;
+            a->lost = true;
+        }
+    }
 }
 
 bool hws__acceptors_lost(struct hws__uworker *u)
 {
-    bool lost = false;
+    bool lost;
 
-    for (uint32_t i = 0; i < u->acceptors.count; i++) {
-        int fd = u->acceptors.at[i].fd;
-
-        if (hws__sockets_listens(fd, u->acceptors.at[i].port)) {
-            continue;
-        }
-        lost = true;
-        if (fcntl(fd, F_GETFD) < 0) {
-            hws__ucx.ucs_async_remove_handler(fd, 0);
-        }
-    }
+    pthread_mutex_lock(&lock);
+    clear(&u->acceptors);
+    lost = u->acceptors.lost;
+    pthread_mutex_unlock(&lock);
     return lost;
+}
+
+void hws__acceptors_sweep(void)
+{
+    pthread_mutex_lock(&lock);
+    for (struct hws__list *n = noted.next; n != &noted; n = n->next) {
+        clear(hws__container(n, struct hws__acceptors, link));
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void hws__acceptors_forget(struct hws__uworker *u)
+{
+    pthread_mutex_lock(&lock);
+    clear(&u->acceptors);
+    hws__list_remove(&u->acceptors.link);
+    pthread_mutex_unlock(&lock);
 }

@@ -124,6 +124,7 @@ void hws__dial_on(struct hws__endpoint *ep, struct hws__uworker *u)
         p.local_sockaddr.addr = (struct sockaddr *)&local;
         p.local_sockaddr.addrlen = ep->local_length;
     }
+    hws__acceptors_sweep();
     s = !hws__context_family(u->context, to->ss_family) ? UCS_ERR_UNSUPPORTED
         : !hws__fd_room(HWS__DIAL_FDS)                  ? UCS_ERR_NO_RESOURCE
                                                         : hws__ucx.ucp_ep_create(u->ucx, &p, &ucx);

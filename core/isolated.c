@@ -2,6 +2,7 @@
  * Which UCX worker a connection gets: its own if the peer may use shared memory, the TCP-only one
  * if it must not, the main one if it cannot.
  */
+#include "acceptor.h"
 #include "endpoint.h"
 #include "error.h"
 #include "job.h"
@@ -276,6 +277,9 @@ static void request_full(struct hws__worker *w, struct hws__endpoint *ep)
 
 static void request_tcp(struct hws__worker *w, struct hws__endpoint *ep)
 {
+    if (w->tcp != NULL && hws__acceptors_lost(w->tcp)) {
+        hws__uworker_replace(w->tcp);
+    }
     if (w->tcp != NULL) {
         hws__endpoint_uworker(ep, w->tcp);
     } else if (w->tcp_coming || (w->tcp_coming = order(w, WANT_TCP, 0))) {

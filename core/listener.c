@@ -1,4 +1,5 @@
 #include "listener.h"
+#include "acceptor.h"
 #include "address.h"
 #include "cm_socket.h"
 #include "endpoint.h"
@@ -63,6 +64,15 @@ static void reject(struct hws__listener *l, ucp_conn_request_h request, const ch
     hws__cm_reject(l->worker->main, l->ucx, request);
 }
 
+/* Whether the main UCX worker cannot take a connection by TCP: it looks at all devices, and would not agree with the
+ * client on one; or it ran out of descriptors once, and cannot be connected to any more. */
+static bool main_unfit(const struct hws__endpoint *ep)
+{
+    struct hws__uworker *u = ep->worker->main;
+
+    return (ep->one_device && u->tcp == NULL) || hws__acceptors_lost(u);
+}
+
 /* Accept on the UCX worker that fits; or, if the client came by a device that is younger than the UCX context, by TCP
  * on one whose context has it. UCX 1.13 would leave the client without an answer. */
 static void place(struct hws__endpoint *ep)
@@ -92,8 +102,8 @@ static void place(struct hws__endpoint *ep)
     }
     if (ep->raw ? shm : ep->reason == HWS_REASON_LOCAL) {
         hws__uworker_request(ep);
-    } else if (ep->one_device && w->main->tcp == NULL) {
-        ep->tcp = true; /* the main UCX worker looks at all devices: they would not agree on one */
+    } else if (main_unfit(ep)) {
+        ep->tcp = true;
         hws__uworker_request(ep);
     } else {
         hws__endpoint_uworker(ep, w->main);
@@ -188,6 +198,7 @@ static void accept_on(struct hws__endpoint *ep, struct hws__uworker *u)
     if (u != ep->worker->main && l != NULL) {
         hws__cm_pause(ep->worker->main, &ep->request_peer, l->port);
     }
+    hws__acceptors_sweep();
     s = hws__ucx.ucp_ep_create(u->ucx, &p, &ucx);
     ep->request = NULL; /* used up, also by a failure */
     if (s != UCS_OK || !hws__endpoint_attach(ep, u, ucx)) {

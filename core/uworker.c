@@ -41,6 +41,7 @@ static struct hws__uworker *create(struct hws__context *c, int role, ucp_context
         hws__fail(HWS_E_NO_MEMORY, 0, "UCX worker");
         return NULL;
     }
+    hws__acceptors_sweep();
     if ((s = hws__ucx.ucp_worker_create(context, &p, &u->ucx)) != UCS_OK) {
         hws__fail_ucx(s, 0, "ucp_worker_create: %s", hws__ucx.ucs_status_string(s));
         free(u);
@@ -58,6 +59,7 @@ static struct hws__uworker *create(struct hws__context *c, int role, ucp_context
     hws__list_init(&u->answers);
     hws__list_init(&u->flushes);
     hws__list_init(&u->cuts);
+    hws__list_init(&u->acceptors.link);
     if ((s = hws__ucx.ucp_worker_query(u->ucx, &a)) != UCS_OK ||
         a.thread_mode < UCS_THREAD_MODE_SERIALIZED ||
         (s = hws__ucx.ucp_worker_get_efd(u->ucx, &u->efd)) != UCS_OK) {
@@ -95,6 +97,7 @@ struct hws__uworker *hws__uworker_create_tcp(struct hws__context *c, int role)
 /* Everything but the record itself. */
 static void close_ucx(struct hws__uworker *u)
 {
+    hws__acceptors_forget(u);
     hws__ucx_begin();
     hws__ucx.ucp_worker_destroy(u->ucx);
     hws__ucx_end();

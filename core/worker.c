@@ -1,4 +1,5 @@
 #include "worker.h"
+#include "acceptor.h"
 #include "endpoint.h"
 #include "error.h"
 #include "guard.h"
@@ -200,8 +201,10 @@ static int32_t open_main(struct hws__worker *w)
     w->max_header = w->main->max_header;
     if ((r = hws__uworker_adopt(w, w->main)) < 0) {
         hws__uworker_destroy(w->main);
+        return r;
     }
-    return r;
+    hws__acceptors_note(w->main);
+    return HWS_OK;
 }
 
 /* Memory of a worker, owned, all zero but for what late comers still count in. */

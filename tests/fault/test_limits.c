@@ -9,6 +9,7 @@
 
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -225,29 +226,52 @@ static int lose_sockets(t_pair *pair, const uint16_t others[256])
 }
 
 /* UCX closes the socket of a TCP worker for ever when it cannot accept: the next connection gets a
- * new worker, and the old one leaves with its last connection. */
-CASE(listening_socket_lost)
+ * new worker, and the old one leaves with its last connection. Whichever socket of whichever side is lost. */
+static void run_lost(bool every_socket)
 {
     hws_worker_opts no_spares = {.struct_size = sizeof no_spares, .spares = UINT32_MAX};
     t_pair_opts opts = {.endpoint_flags = HWS_ENDPOINT_TCP_ONLY,
                         .worker = {&no_spares, &no_spares}};
     uint16_t others[256], ports[256];
-    hws_id first = 0, second = 0;
+    hws_id first = 0, second = 0, third = 0;
     uint64_t before;
     t_pair pair;
     int left;
 
     t_pair_listen(&pair, &opts);
     listening(others);
+    for (int fd = 0; fd < 256; fd++) {
+        others[fd] = every_socket && others[fd] != htons(pair.port) ? 0 : others[fd];
+    }
     CHECK_OK(one_more(&pair, opts.endpoint_flags, &first));
     left = lose_sockets(&pair, others);
     CHECK_OK(one_more(&pair, opts.endpoint_flags, &second));
-    before = t_fd_count();
     CHECK(listening(ports) > left);
+    before = t_fd_count();
+    CHECK_OK(one_more(&pair, opts.endpoint_flags, &third));
     close_one(&pair, first);
-    UNTIL(&pair, t_fd_count() < before - 8);
+    if (!every_socket) { /* the main UCX worker stays */
+        UNTIL(&pair, t_fd_count() < before);
+    }
     close_one(&pair, second);
+    close_one(&pair, third);
     t_pair_close(&pair);
+}
+
+/* Those that came with the first connection. */
+CASE(listening_socket_lost)
+{
+    for (int i = 0; i < 8; i++) {
+        run_lost(false);
+    }
+}
+
+/* All but the listener's own, those of the main UCX worker too. */
+CASE(every_listening_socket_lost)
+{
+    for (int i = 0; i < 8; i++) {
+        run_lost(true);
+    }
 }
 
 /* The same of the worker that an address names: who asks for the address again gets one that can be reached. */
