@@ -297,11 +297,16 @@ static void connected(struct hws__endpoint *ep)
     hws__op_finish(op, HWS_OK);
 }
 
-/* Data would go by TCP though the user has left it out. A worker address has no other transport. */
-static bool is_unwanted(const struct hws__endpoint *ep)
+bool hws__endpoint_unwanted(const struct hws__endpoint *ep)
 {
     return ep->worker->context->no_network && ep->reason != HWS_REASON_ADDRESS &&
            (ep->transports & (HWS_TRANSPORT_SHM | HWS_TRANSPORT_SELF)) == 0;
+}
+
+void hws__endpoint_fail_unwanted(struct hws__endpoint *ep)
+{
+    hws__endpoint_fail(ep, HWS_E_UNREACHABLE,
+                       "no shared memory with the peer, and UCX_TLS leaves out every network");
 }
 
 void hws__endpoint_opened(struct hws__endpoint *ep)
@@ -309,9 +314,8 @@ void hws__endpoint_opened(struct hws__endpoint *ep)
     if (!hws__endpoint_lanes(ep)) {
         return;
     }
-    if (is_unwanted(ep)) {
-        hws__endpoint_fail(ep, HWS_E_UNREACHABLE,
-                           "no shared memory with the peer, and UCX_TLS leaves out every network");
+    if (hws__endpoint_unwanted(ep)) {
+        hws__endpoint_fail_unwanted(ep);
         return;
     }
     hws__endpoint_addresses(ep);

@@ -158,6 +158,9 @@ bool hws__endpoint_attach(struct hws__endpoint *ep, struct hws__uworker *u, ucp_
 void hws__endpoint_error_cb(void *arg, ucp_ep_h ucx, ucs_status_t status);
 /** Everything is exchanged: the endpoint can be used. */
 void hws__endpoint_opened(struct hws__endpoint *ep);
+/** Data would go by TCP though the user has left it out. A worker address has no other transport. */
+bool hws__endpoint_unwanted(const struct hws__endpoint *ep);
+void hws__endpoint_fail_unwanted(struct hws__endpoint *ep);
 /** Reads the lanes; false (and failed) if shared memory reached a shared UCX worker. */
 bool hws__endpoint_lanes(struct hws__endpoint *ep);
 /**

@@ -81,6 +81,7 @@ struct hws__client hws__client_parse(uint64_t id)
  */
 struct outgoing {
     ucp_dt_iov_t piece;
+    hws_id endpoint;
     struct control control;
 };
 
@@ -90,10 +91,20 @@ struct tail {
     uint64_t length;
 };
 
+/* UCX sends nothing before the listener's UCX worker has answered. An error is reported by the endpoint's handler. */
+static void given_back(struct outgoing *o, ucs_status_t status)
+{
+    struct hws__endpoint *ep = status == UCS_OK ? hws__obj_find(&hws__objects, o->endpoint) : NULL;
+
+    if (ep != NULL) {
+        ep->answered = true;
+    }
+    free(o);
+}
+
 static void sent(void *request, ucs_status_t status, void *user_data)
 {
-    (void)status; /* an error of the endpoint is reported by its handler */
-    free(user_data);
+    given_back(user_data, status);
     hws__ucx.ucp_request_free(request);
 }
 
@@ -110,6 +121,7 @@ static void send_with(struct hws__endpoint *ep, struct control *c, enum type typ
     uint64_t address = 0;
     struct outgoing *o = u != NULL ? hws__address_own(u, sizeof *o, &address) : malloc(sizeof *o);
     struct control *m;
+    void *request;
 
     if (o == NULL || ep->ucx == NULL) {
         free(o);
@@ -134,10 +146,12 @@ static void send_with(struct hws__endpoint *ep, struct control *c, enum type typ
     m->multi_bytes_max = ep->worker->multi_bytes_max;
     m->multi_count_max = ep->worker->multi_count_max;
     hws__credit_window(ep->worker, &m->credit_messages, &m->credit_kib);
+    o->endpoint = ep->obj.id;
     p.user_data = o;
-    if (!UCS_PTR_IS_PTR(hws__ucx.ucp_am_send_nbx(
-            ep->ucx, HWS__AM_CONTROL, address != 0 ? o + 1 : NULL, address, &o->piece, 1, &p))) {
-        free(o);
+    request = hws__ucx.ucp_am_send_nbx(ep->ucx, HWS__AM_CONTROL, address != 0 ? o + 1 : NULL,
+                                       address, &o->piece, 1, &p);
+    if (!UCS_PTR_IS_PTR(request)) {
+        given_back(o, UCS_PTR_RAW_STATUS(request));
     }
     hws__uworker_heat(ep->uworker);
 }
@@ -173,7 +187,11 @@ void hws__hello_welcome_upgrade(struct hws__endpoint *ep, struct hws__uworker *u
 
 void hws__hello_welcome(struct hws__endpoint *ep)
 {
-    if (hws__upgrade_decide(ep)) {
+    if (hws__upgrade_decide(ep) || !hws__endpoint_lanes(ep)) {
+        return;
+    }
+    if (hws__endpoint_unwanted(ep)) {
+        hws__hello_refuse(ep, HWS_E_UNREACHABLE);
         return;
     }
     hws__hello_welcome_upgrade(ep, NULL);
@@ -359,9 +377,22 @@ static int32_t refusal(int32_t code)
     case HWS_E_PROTOCOL:
     case HWS_E_CLOSING:
     case HWS_E_ISOLATED_CAP:
+    case HWS_E_UNREACHABLE:
         return code;
     default:
         return HWS_E_REJECTED;
+    }
+}
+
+static void on_refused(struct hws__endpoint *ep, int32_t code)
+{
+    if (ep->server || ep->phase != HWS__PHASE_HELLO) {
+        return;
+    }
+    if (code == HWS_E_UNREACHABLE) {
+        hws__endpoint_fail_unwanted(ep);
+    } else {
+        hws__endpoint_fail(ep, code, "%s", hws_error_text(code));
     }
 }
 
@@ -387,11 +418,7 @@ static void dispatch(struct hws__endpoint *ep, const struct control *m, const st
         on_welcome(ep, m, tail);
         break;
     case REFUSED:
-        if (!ep->server && ep->phase == HWS__PHASE_HELLO) {
-            int32_t code = refusal(m->code);
-
-            hws__endpoint_fail(ep, code, "%s", hws_error_text(code));
-        }
+        on_refused(ep, refusal(m->code));
         break;
     case GOODBYE:
         if (ep->hello_done) {
