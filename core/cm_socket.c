@@ -1,5 +1,6 @@
 #include "cm_socket.h"
 #include "address.h"
+#include "gate.h"
 #include "sockets.h"
 #include "ucx_loader.h"
 #include <linux/tcp.h>
@@ -71,14 +72,19 @@ static bool listens_at(int fd, void *arg)
            getsockname(fd, (struct sockaddr *)&a, &length) == 0 && hws__address_same(&a, address);
 }
 
-void hws__cm_deafen(struct hws__uworker *u, ucp_listener_h listener)
+int hws__cm_listening(ucp_listener_h listener)
 {
     ucp_listener_attr_t q = {.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR};
-    int fd = -1;
 
-    if (hws__ucx.ucp_listener_query(listener, &q) == UCS_OK) {
-        fd = hws__sockets_each(listens_at, &q.sockaddr);
-    }
+    return hws__ucx.ucp_listener_query(listener, &q) == UCS_OK
+               ? hws__sockets_each(listens_at, &q.sockaddr)
+               : -1;
+}
+
+void hws__cm_deafen(struct hws__uworker *u, ucp_listener_h listener)
+{
+    int fd = hws__cm_listening(listener);
+
     if (fd >= 0 && pause_fd(fd)) {
         hws__ucx.ucp_worker_progress(u->ucx);
     }
@@ -93,8 +99,11 @@ void hws__cm_reject(struct hws__uworker *u, ucp_listener_h listener, ucp_conn_re
         hws__ucx.ucp_listener_query(listener, &here) == UCS_OK) {
         hws__cm_pause(u, &client.client_address, hws__address_port(&here.sockaddr));
     }
+    /* UCX 1.13 would take what is left of the socket's events for the next one's that is given its number. */
+    hws__gate_hold();
     hws__ucx.ucp_listener_reject(listener, request);
     hws__ucx.ucp_worker_progress(u->ucx);
+    hws__gate_let_go();
 }
 
 void hws__cm_drop(int fd)

@@ -31,6 +31,9 @@ bool hws__cm_answered(uint16_t port, const struct sockaddr_storage *peer);
  */
 void hws__cm_pause(struct hws__uworker *u, const struct sockaddr_storage *client, uint16_t port);
 
+/** The socket of a listener; -1: it is not found. */
+int hws__cm_listening(ucp_listener_h listener);
+
 /** Before a listener of u is destroyed: the same for its socket. Progresses u. */
 void hws__cm_deafen(struct hws__uworker *u, ucp_listener_h listener);
 

@@ -204,7 +204,7 @@ static int32_t meaning(const struct hws__endpoint *ep, int32_t status, bool by_t
     switch (status) {
     case HWS_E_REJECTED:
         /* A Hawser listener of the same UCX rejects a dial by TCP at this level only when it is closed,
-         * and then not twice. */
+         * and then not twice, or when it has no descriptors left. */
         return by_tcp && !ep->raw ? HWS_E_PEER_VERSION : HWS_E_REJECTED;
     case HWS_E_UNREACHABLE: /* of the listener, or of the way that the data would go */
         return ep->answered ? HWS_E_UNREACHABLE : HWS_E_REFUSED;
@@ -288,8 +288,9 @@ void hws__dial_failed(struct hws__endpoint *ep, int32_t status)
         return;
     }
     status = meaning(ep, status, by_tcp);
-    hws__endpoint_fail(ep, status, "%.40s:%u: %s", ep->host, (unsigned)ep->port,
-                       hws_error_text(status));
+    hws__endpoint_fail(ep, status, "%.40s:%u: %s%s", ep->host, (unsigned)ep->port,
+                       hws_error_text(status),
+                       status == HWS_E_PEER_VERSION ? ", or has no descriptors left" : "");
 }
 
 static int32_t connect_run(struct hws__post *p)

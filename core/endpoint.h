@@ -63,7 +63,7 @@ struct hws__endpoint {
     ucs_status_t ucx_status;
     char lanes[128];
     int32_t status;     /* why it failed */
-    char text[96];      /* of the failure */
+    char text[128];     /* of the failure */
     const char *detail; /* the same for events, which may outlive the endpoint; or null */
 
     struct hws__traffic traffic;

@@ -64,6 +64,16 @@ static void reject(struct hws__listener *l, ucp_conn_request_h request, const ch
     hws__cm_reject(l->worker->main, l->ucx, request);
 }
 
+/* Of the main UCX worker, towards the client. */
+static enum hws__device main_device(const struct hws__endpoint *ep)
+{
+    const struct hws__worker *w = ep->worker;
+
+    return hws__context_device_towards(
+        w->context, w->main->tcp != NULL ? &w->main->tcp->devices : &w->context->devices,
+        &ep->request_peer);
+}
+
 /* Whether the main UCX worker cannot take a connection by TCP: it looks at all devices, and would not agree with the
  * client on one; or it ran out of descriptors once, and cannot be connected to any more. */
 static bool main_unfit(const struct hws__endpoint *ep)
@@ -78,12 +88,9 @@ static bool main_unfit(const struct hws__endpoint *ep)
 static void place(struct hws__endpoint *ep)
 {
     struct hws__worker *w = ep->worker;
-    const struct hws__devices *known =
-        w->main->tcp != NULL ? &w->main->tcp->devices : &w->context->devices;
     bool shm = (w->context->flags & HWS_CONTEXT_NO_SHARED_MEMORY) == 0;
 
-    switch (ep->raw ? HWS__DEVICE_KNOWN
-                    : hws__context_device_towards(w->context, known, &ep->request_peer)) {
+    switch (ep->raw ? HWS__DEVICE_KNOWN : main_device(ep)) {
     case HWS__DEVICE_NEW:
         if (w->tcp != NULL && hws__context_device_towards(w->context, &w->tcp->tcp->devices,
                                                           &ep->request_peer) == HWS__DEVICE_NEW) {
@@ -102,8 +109,10 @@ static void place(struct hws__endpoint *ep)
     }
     if (ep->raw ? shm : ep->reason == HWS_REASON_LOCAL) {
         hws__uworker_request(ep);
-    } else if (main_unfit(ep)) {
-        ep->tcp = true;
+        return;
+    }
+    ep->tcp = true;
+    if (main_unfit(ep)) {
         hws__uworker_request(ep);
     } else {
         hws__endpoint_uworker(ep, w->main);
@@ -215,48 +224,69 @@ static void accept_on(struct hws__endpoint *ep, struct hws__uworker *u)
     }
 }
 
-void hws__endpoint_uworker(struct hws__endpoint *ep, struct hws__uworker *u)
+/* There is no UCX worker to accept on. The client tries by TCP next; if it did it learns no reason. */
+static void turn_away(struct hws__endpoint *ep)
 {
     struct hws__worker *w = ep->worker;
-    struct hws__listener *l;
+    struct hws__listener *l = hws__listener_of(ep);
 
-    if (ep->upgrade.waits) {
-        hws__upgrade_uworker(ep, u);
-        return;
+    if (l != NULL) {
+        l->redirected += !ep->tcp;
+        hws__cm_reject(w->main, l->ucx, ep->request);
     }
-    if (u != NULL && u->role == HWS__ISOLATED) {
-        u->raw = ep->raw;
-        if (hws__uworker_adopt(w, u) < 0) {
-            HWS__COUNT(w, isolated, -1);
-            hws__isolated_unreserve(w->context);
-            hws__uworker_destroy(u);
-            u = NULL;
-        }
-    }
-    if (u != NULL) {
-        if (ep->server) {
-            accept_on(ep, u);
-        } else {
-            hws__dial_on(ep, u);
-        }
-        return;
-    }
-    if (ep->server) {
-        if ((l = hws__listener_of(ep)) != NULL) {
-            l->redirected++;
-            hws__cm_reject(l->worker->main, l->ucx, ep->request);
-        }
-        HWS__COUNT(w, fallbacks, 1);
-        ep->request = NULL;
-        hws__endpoint_fail(ep, HWS_E_ISOLATED_CAP, "no isolated worker left");
-    } else if (!hws__upgrade_by_tcp(ep) && !ep->raw) {
+    HWS__COUNT(w, fallbacks, !ep->tcp);
+    ep->request = NULL;
+    hws__endpoint_fail(ep, ep->tcp ? HWS_E_NO_RESOURCE : HWS_E_ISOLATED_CAP, "no UCX worker left");
+}
+
+/* The client's. */
+static void dial_otherwise(struct hws__endpoint *ep)
+{
+    if (!hws__upgrade_by_tcp(ep) && !ep->raw) {
         ep->tcp = true;
         ep->reason = HWS_REASON_CAP;
-        HWS__COUNT(w, fallbacks, 1);
+        HWS__COUNT(ep->worker, fallbacks, 1);
         hws__uworker_request(ep);
     } else {
         hws__endpoint_fail(ep, ep->raw ? HWS_E_ISOLATED_CAP : HWS_E_NO_RESOURCE,
                            "no UCX worker left");
+    }
+}
+
+/* Whether descriptors are left to accept with; hws__dial_on() looks by itself. */
+static bool room_for(const struct hws__endpoint *ep)
+{
+    return !ep->server || hws__gate_admits();
+}
+
+/* The isolated worker that the endpoint was given, if it can be used. */
+static bool adopt_isolated(struct hws__endpoint *ep, struct hws__uworker *u)
+{
+    struct hws__worker *w = ep->worker;
+
+    u->raw = ep->raw;
+    if (room_for(ep) && hws__uworker_adopt(w, u) == HWS_OK) {
+        return true;
+    }
+    HWS__COUNT(w, isolated, -1);
+    hws__isolated_unreserve(w->context);
+    hws__uworker_destroy(u);
+    return false;
+}
+
+void hws__endpoint_uworker(struct hws__endpoint *ep, struct hws__uworker *u)
+{
+    if (ep->upgrade.waits) {
+        hws__upgrade_uworker(ep, u);
+        return;
+    }
+    if (u != NULL && (u->role == HWS__ISOLATED ? !adopt_isolated(ep, u) : !room_for(ep))) {
+        u = NULL;
+    }
+    if (ep->server) {
+        u != NULL ? accept_on(ep, u) : turn_away(ep);
+    } else {
+        u != NULL ? hws__dial_on(ep, u) : dial_otherwise(ep);
     }
 }
 
@@ -409,6 +439,7 @@ int32_t hws_listen(hws_id worker, const char *host, uint16_t port, const hws_lis
         hws__spares_fill(w, 0);
         hws__sockets_screen(l->port);
         hws__strangers_watch(l);
+        hws__gate_join(l);
     }
     hws__disown(w, nested);
     if (r < 0) {
@@ -432,6 +463,7 @@ void hws__listener_close(struct hws__listener *l)
     hws_event e = {.kind = HWS_EVENT_CLOSED, .source = l->obj.id};
     struct hws__worker *w = l->worker;
 
+    hws__gate_leave(l);
     hws__cm_deafen(w->main, l->ucx);
     for (uint32_t i = 0; i < l->ucx6_count; i++) {
         hws__cm_deafen(w->main, l->ucx6[i]);

@@ -4,9 +4,12 @@
 #ifndef HWS_CORE_LISTENER_H
 #define HWS_CORE_LISTENER_H
 
+#include "gate.h"
 #include "worker.h"
 
 #define HWS__LISTEN6 8u
+
+_Static_assert(HWS__GATE_SOCKETS == 1 + HWS__LISTEN6, "all can be shut");
 
 struct hws__listener {
     struct hws__obj obj;
@@ -14,6 +17,7 @@ struct hws__listener {
     ucp_listener_h ucx;
     ucp_listener_h ucx6[HWS__LISTEN6]; /* the same port on IPv6 addresses */
     uint32_t ucx6_count;
+    struct hws__gate gate;
     struct hws__list link;
     struct hws__sink sink, endpoint_sink;
     uint32_t flags;

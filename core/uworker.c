@@ -3,6 +3,7 @@
 #include "endpoint.h"
 #include "error.h"
 #include "exit.h"
+#include "gate.h"
 #include "hello.h"
 #include "host.h"
 #include "job.h"
@@ -74,10 +75,14 @@ static struct hws__uworker *create(struct hws__context *c, int role, ucp_context
 struct hws__uworker *hws__uworker_create(struct hws__context *c, int role, ucp_context_h context)
 {
     struct hws__uworker *u;
+    bool held = hws__gate_hold_if_short();
 
     hws__ucx_begin();
     u = create(c, role, context);
     hws__ucx_end();
+    if (held) {
+        hws__gate_let_go();
+    }
     return u;
 }
 

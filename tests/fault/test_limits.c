@@ -8,8 +8,8 @@
 #include "support/proc.h"
 
 #include <netinet/in.h>
-#include <stdio.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -299,6 +299,75 @@ CASE(listening_socket_of_an_address_lost)
     CHECK(fresh_length != old_length || memcmp(old, fresh, old_length) != 0);
     CHECK_OK(hws_connect_address(pair.worker[0], fresh, fresh_length, NULL, NULL, &endpoint, &op));
     WAIT_OK(&pair, op);
+    t_pair_close(&pair);
+}
+
+#define CROWD 5
+#define DIALS 20
+
+/* A process that dials many times at once, when it is told the port, and goes. */
+static void crowd(int told)
+{
+    hws_worker_opts opts = {.struct_size = sizeof opts, .mode = HWS_PROGRESS_THREAD};
+    hws_op_opts deadline = {.struct_size = sizeof deadline, .timeout_ns = 5 * T_SECOND};
+    hws_id context = 0, worker = 0, endpoint, op[DIALS] = {0};
+    uint16_t port = 0;
+    int connected = 0;
+
+    CHECK_EQ(read(told, &port, sizeof port), (ssize_t)sizeof port);
+    CHECK_OK(hws_context_open(NULL, &context));
+    CHECK_OK(hws_worker_open(context, &opts, &worker));
+    for (int i = 0; i < DIALS; i++) {
+        CHECK_OK(hws_connect(worker, "127.0.0.1", port, NULL, &deadline, &endpoint, &op[i]));
+    }
+    for (int i = 0; i < DIALS; i++) {
+        hws_event event = {0};
+
+        CHECK_OK(hws_wait(op[i], t_patience(), &event));
+        CHECK(is_want(event.status));
+        connected += event.status == HWS_OK;
+    }
+    printf("%d of %d connected\n", connected, DIALS);
+    fflush(stdout);
+    _exit(0);
+}
+
+/* More come at once than there are descriptors for: the listener's process goes on, and serves who comes later. */
+CASE(more_come_than_descriptors_are_left)
+{
+    pid_t pid[CROWD];
+    hws_id endpoint = 0;
+    int tell[2], status, left = CROWD;
+    t_pair pair;
+
+    CHECK_EQ(pipe(tell), 0);
+    for (int i = 0; i < CROWD; i++) {
+        CHECK((pid[i] = fork()) >= 0);
+        if (pid[i] == 0) {
+            crowd(tell[0]);
+        }
+    }
+    t_pair_open(&pair, NULL);
+    limit(RLIMIT_NOFILE, lowest_free() + 100);
+    CHECK_OK(one_more(&pair, 0, &endpoint));
+    for (int i = 0; i < CROWD; i++) {
+        CHECK_EQ(write(tell[1], &pair.port, sizeof pair.port), (ssize_t)sizeof pair.port);
+    }
+    while (left > 0) {
+        t_pair_idle(&pair, T_SECOND / 20);
+        for (int i = 0; i < CROWD; i++) {
+            if (pid[i] != 0 && waitpid(pid[i], &status, WNOHANG) == pid[i]) {
+                CHECK_EQ(status, 0);
+                pid[i] = 0;
+                left--;
+            }
+        }
+    }
+    echo(&pair);
+    limit(RLIMIT_NOFILE, UINT64_MAX);
+    close_one(&pair, endpoint);
+    CHECK_OK(one_more(&pair, 0, &endpoint));
+    close_one(&pair, endpoint);
     t_pair_close(&pair);
 }
 

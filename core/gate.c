@@ -1,0 +1,292 @@
+#include "gate.h"
+#include "cm_socket.h"
+#include "host.h"
+#include "job.h"
+#include "listener.h"
+#include "time.h"
+#include "ucx_loader.h"
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <ucs/sys/event_set.h>
+
+/* With so many left nothing is short; a burst may be as large as this between two looks. */
+#define PLENTY 256
+#define ENOUGH (PLENTY + 64) /* to open again */
+#define UNLOOKED 64          /* connections between two looks, if that is far off */
+/* To accept: what UCX opens for a moment and who comes in one; and what each connection under way takes. */
+#define ACCEPT_FDS 20
+#define CONNECTION_FDS 3
+#define UNDER_WAY_NS UINT64_C(100000000)
+#define TURN_AWAY_FDS 16
+#define VAIN_NS UINT64_C(1000000000)
+
+/* UCX's thread accepts some five connections in such a moment. */
+#define MOMENT_NS 200000
+/* And no more than these, and one, if who shuts the gate again is held up: fewer than ACCEPT_FDS. */
+#define WAITING 15
+#define BUSY_NS UINT64_C(5000000)
+#define IDLE_NS UINT64_C(50000000)
+
+struct hws__gate_job {
+    struct hws__job job;
+    struct hws__worker *worker;
+    struct hws__gate *gate; /* null: the listener is gone */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct hws__list gates = {&gates, &gates}; /* of the whole process */
+static unsigned holds;
+static int under_way;
+static uint64_t admitted_at; /* the last of them */
+static uint64_t opened_at;   /* there was room for somebody who waited */
+
+static void set(const struct hws__gate *g, int events)
+{
+    for (uint32_t i = 0; i < g->count; i++) {
+        hws__ucx.ucs_async_modify_handler(g->fd[i], events);
+    }
+}
+
+/* So many connections wait in the kernel; who comes then tries again after a second. */
+static void wait_in_line(const struct hws__gate *g, int backlog)
+{
+    for (uint32_t i = 0; i < g->count; i++) {
+        listen(g->fd[i], backlog);
+    }
+}
+
+/* As it is to be. With the lock. */
+static void set_again(const struct hws__gate *g)
+{
+    set(g, holds != 0 || g->job != NULL ? 0 : UCS_EVENT_SET_EVREAD);
+}
+
+static void set_all_again(void)
+{
+    for (struct hws__list *n = gates.next; n != &gates; n = n->next) {
+        set_again(hws__container(n, struct hws__gate, link));
+    }
+}
+
+static void open_again(struct hws__gate *g)
+{
+    g->job = NULL;
+    wait_in_line(g, INT_MAX); /* the system's own limit, as with UCX */
+    set_again(g);
+}
+
+/* With the lock. */
+static bool has_room(void)
+{
+    if (hws__now() - admitted_at > UNDER_WAY_NS) {
+        under_way = 0;
+    }
+    return hws__fd_room(ACCEPT_FDS + CONNECTION_FDS * under_way);
+}
+
+static bool somebody_waits(const struct hws__gate *g)
+{
+    struct pollfd p[HWS__GATE_SOCKETS];
+
+    for (uint32_t i = 0; i < g->count; i++) {
+        p[i] = (struct pollfd){.fd = g->fd[i], .events = POLLIN};
+    }
+    return poll(p, g->count, 0) > 0;
+}
+
+/* With the lock. */
+static void open_for_a_moment(const struct hws__gate *g)
+{
+    const struct timespec moment = {0, MOMENT_NS};
+
+    set(g, UCS_EVENT_SET_EVREAD);
+    nanosleep(&moment, NULL);
+    set(g, 0);
+}
+
+static void done(struct hws__worker *w, void *arg)
+{
+    atomic_fetch_sub(&w->jobs, 1);
+    free(arg);
+}
+
+/* Who has waited in vain comes in to be turned away. With the lock. */
+static bool may_open(void)
+{
+    uint64_t now = hws__now();
+
+    if (has_room()) {
+        opened_at = now;
+        return true;
+    }
+    return now - opened_at > VAIN_NS && hws__fd_room(TURN_AWAY_FDS);
+}
+
+/* The next look at a gate that is shut; 0: it is open, or gone. With the lock. */
+static uint64_t look(struct hws__gate *g)
+{
+    bool waits;
+
+    if (g == NULL) {
+        return 0;
+    }
+    if (holds != 0) {
+        return BUSY_NS;
+    }
+    if (hws__fd_room(ENOUGH)) {
+        open_again(g);
+        return 0;
+    }
+    waits = somebody_waits(g);
+    if (waits && may_open()) {
+        open_for_a_moment(g);
+    }
+    return waits ? BUSY_NS : IDLE_NS;
+}
+
+static void run_look(struct hws__job *job)
+{
+    struct hws__gate_job *j = hws__container(job, struct hws__gate_job, job);
+    uint64_t next;
+
+    pthread_mutex_lock(&lock);
+    next = look(j->gate);
+    if (next != 0 && !hws__background_later(&j->worker->context->background, &j->job, next)) {
+        open_again(j->gate);
+        next = 0;
+    }
+    pthread_mutex_unlock(&lock);
+    if (next == 0) {
+        hws__job_return(j->worker, done, j);
+    }
+}
+
+/* With the lock. Where it cannot be opened again it stays open. */
+static void shut(struct hws__gate *g)
+{
+    struct hws__listener *l = hws__container(g, struct hws__listener, gate);
+    struct hws__gate_job *j = g->job == NULL ? malloc(sizeof *j) : NULL;
+
+    if (j == NULL) {
+        return;
+    }
+    *j = (struct hws__gate_job){.job.run = run_look, .worker = l->worker, .gate = g};
+    if (!hws__job_order(l->worker, &l->worker->context->background, &j->job, BUSY_NS)) {
+        free(j);
+        return;
+    }
+    g->job = j;
+    set(g, 0);
+    wait_in_line(g, WAITING);
+}
+
+/* Counting descriptors takes its time before Linux 6.2. With the lock. */
+static bool is_plenty(void)
+{
+    static struct rlimit last;
+    static unsigned unlooked;
+    struct rlimit now = {0};
+
+    getrlimit(RLIMIT_NOFILE, &now);
+    if (unlooked == 0 || now.rlim_cur != last.rlim_cur) {
+        last = now;
+        unlooked = hws__fd_room(PLENTY + UNLOOKED * HWS__ISOLATED_FDS) ? UNLOOKED : 1;
+    }
+    return --unlooked != 0 || hws__fd_room(PLENTY);
+}
+
+/* True: descriptors are short. With the lock. */
+static bool check(void)
+{
+    if (is_plenty()) {
+        return false;
+    }
+    for (struct hws__list *n = gates.next; n != &gates; n = n->next) {
+        shut(hws__container(n, struct hws__gate, link));
+    }
+    return true;
+}
+
+static void add_socket(struct hws__gate *g, ucp_listener_h listener)
+{
+    int fd = hws__cm_listening(listener);
+
+    if (fd >= 0) {
+        g->fd[g->count++] = fd;
+    }
+}
+
+void hws__gate_join(struct hws__listener *l)
+{
+    struct hws__gate *g = &l->gate;
+
+    *g = (struct hws__gate){.count = 0};
+    add_socket(g, l->ucx);
+    for (uint32_t i = 0; i < l->ucx6_count; i++) {
+        add_socket(g, l->ucx6[i]);
+    }
+    pthread_mutex_lock(&lock);
+    hws__list_append(&gates, &g->link);
+    set_again(g);
+    check();
+    pthread_mutex_unlock(&lock);
+}
+
+void hws__gate_leave(struct hws__listener *l)
+{
+    pthread_mutex_lock(&lock);
+    hws__list_remove(&l->gate.link);
+    if (l->gate.job != NULL) {
+        l->gate.job->gate = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void hws__gate_hold(void)
+{
+    pthread_mutex_lock(&lock);
+    if (holds++ == 0) {
+        set_all_again();
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void hws__gate_let_go(void)
+{
+    pthread_mutex_lock(&lock);
+    if (--holds == 0) {
+        set_all_again();
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+bool hws__gate_hold_if_short(void)
+{
+    bool is_short;
+
+    pthread_mutex_lock(&lock);
+    is_short = check();
+    pthread_mutex_unlock(&lock);
+    if (is_short) {
+        hws__gate_hold();
+    }
+    return is_short;
+}
+
+bool hws__gate_admits(void)
+{
+    bool ok = true;
+
+    pthread_mutex_lock(&lock);
+    if (check() && (ok = has_room())) {
+        under_way++;
+        admitted_at = hws__now();
+    }
+    pthread_mutex_unlock(&lock);
+    return ok;
+}
