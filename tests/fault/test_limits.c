@@ -258,10 +258,14 @@ static void run_lost(bool every_socket)
     t_pair_close(&pair);
 }
 
+/* Which of the sockets are lost differs. Not more often: about one time in a thousand UCX 1.13.1 itself meets an event of
+ * the socket that it has just closed (tcp_iface.c:369). */
+#define TIMES 3
+
 /* Those that came with the first connection. */
 CASE(listening_socket_lost)
 {
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < TIMES; i++) {
         run_lost(false);
     }
 }
@@ -269,7 +273,7 @@ CASE(listening_socket_lost)
 /* All but the listener's own, those of the main UCX worker too. */
 CASE(every_listening_socket_lost)
 {
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < TIMES; i++) {
         run_lost(true);
     }
 }
