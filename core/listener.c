@@ -249,7 +249,7 @@ static void dial_otherwise(struct hws__endpoint *ep)
         hws__uworker_request(ep);
     } else {
         hws__endpoint_fail(ep, ep->raw ? HWS_E_ISOLATED_CAP : HWS_E_NO_RESOURCE,
-                           "no UCX worker left");
+                           "no UCX worker can be made: too few descriptors, or too little memory");
     }
 }
 
@@ -283,10 +283,14 @@ void hws__endpoint_uworker(struct hws__endpoint *ep, struct hws__uworker *u)
     if (u != NULL && (u->role == HWS__ISOLATED ? !adopt_isolated(ep, u) : !room_for(ep))) {
         u = NULL;
     }
-    if (ep->server) {
-        u != NULL ? accept_on(ep, u) : turn_away(ep);
+    if (ep->server && u != NULL) {
+        accept_on(ep, u);
+    } else if (ep->server) {
+        turn_away(ep);
+    } else if (u != NULL) {
+        hws__dial_on(ep, u);
     } else {
-        u != NULL ? hws__dial_on(ep, u) : dial_otherwise(ep);
+        dial_otherwise(ep);
     }
 }
 
