@@ -14,8 +14,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** Descriptors that a connection by TCP takes for a moment, and some for the program's other threads. */
-#define HWS__DIAL_FDS 8
 /** So many devices are looked after. */
 #define HWS__ACCEPTORS 8
 

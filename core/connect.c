@@ -6,6 +6,7 @@
 #include "cm_socket.h"
 #include "endpoint.h"
 #include "error.h"
+#include "gate.h"
 #include "heap.h"
 #include "guard.h"
 #include "hello.h"
@@ -126,7 +127,7 @@ void hws__dial_on(struct hws__endpoint *ep, struct hws__uworker *u)
     }
     hws__acceptors_sweep();
     s = !hws__context_family(u->context, to->ss_family) ? UCS_ERR_UNSUPPORTED
-        : !hws__fd_room(HWS__DIAL_FDS)                  ? UCS_ERR_NO_RESOURCE
+        : !hws__gate_admits()                           ? UCS_ERR_NO_RESOURCE
                                                         : hws__ucx.ucp_ep_create(u->ucx, &p, &ucx);
     if (s != UCS_OK) {
         ep->uworker = u; /* for hws__endpoint_detach() */
@@ -198,9 +199,15 @@ static uint32_t tcp_reason(const struct hws__endpoint *ep)
     return ep->worker->context->no_shm ? HWS_REASON_SHM_FAILED : HWS_REASON_TCP_ONLY;
 }
 
-/* What a failed dial means to the caller. */
+/* With fewer descriptors left a dial did not fail because of the peer. */
+#define DIAL_FDS 8
+
+/* What a failed dial means to the caller. UCX has one word for want of a descriptor here and for nobody there. */
 static int32_t meaning(const struct hws__endpoint *ep, int32_t status, bool by_tcp)
 {
+    if (status != HWS_E_REJECTED && status != HWS_E_TIMED_OUT && !hws__fd_room(DIAL_FDS)) {
+        return HWS_E_NO_RESOURCE;
+    }
     switch (status) {
     case HWS_E_REJECTED:
         /* A Hawser listener of the same UCX rejects a dial by TCP at this level only when it is closed,

@@ -18,16 +18,16 @@
 #define PLENTY 256
 #define ENOUGH (PLENTY + 64) /* to open again */
 #define UNLOOKED 64          /* connections between two looks, if that is far off */
-/* To accept: what UCX opens for a moment and who comes in one; and what each connection under way takes. */
-#define ACCEPT_FDS 20
-#define CONNECTION_FDS 3
+/* To connect: what UCX opens for a moment and who comes in one; and what each connection under way takes. */
+#define CONNECT_FDS 20
+#define UNDER_WAY_FDS 3
 #define UNDER_WAY_NS UINT64_C(100000000)
 #define TURN_AWAY_FDS 16
 #define VAIN_NS UINT64_C(1000000000)
 
 /* UCX's thread accepts some five connections in such a moment. */
 #define MOMENT_NS 200000
-/* And no more than these, and one, if who shuts the gate again is held up: fewer than ACCEPT_FDS. */
+/* And no more than these, and one, if who shuts the gate again is held up: fewer than CONNECT_FDS. */
 #define WAITING 15
 #define BUSY_NS UINT64_C(5000000)
 #define IDLE_NS UINT64_C(50000000)
@@ -86,7 +86,7 @@ static bool has_room(void)
     if (hws__now() - admitted_at > UNDER_WAY_NS) {
         under_way = 0;
     }
-    return hws__fd_room(ACCEPT_FDS + CONNECTION_FDS * under_way);
+    return hws__fd_room(CONNECT_FDS + UNDER_WAY_FDS * under_way);
 }
 
 static bool somebody_waits(const struct hws__gate *g)

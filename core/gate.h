@@ -38,7 +38,7 @@ void hws__gate_let_go(void);
 /** The same if descriptors are short; false: they are not. */
 bool hws__gate_hold_if_short(void);
 
-/** Whether there is room for a connection that asks; it counts as under way for a while. Any thread. */
+/** Whether there is room for a connection that asks, or is to be dialled; it counts as under way for a while. Any thread. */
 bool hws__gate_admits(void);
 
 #endif

@@ -309,18 +309,13 @@ CASE(listening_socket_of_an_address_lost)
 #define CROWD 5
 #define DIALS 20
 
-/* A process that dials many times at once, when it is told the port, and goes. */
-static void crowd(int told)
+/* One dial, which may fail for want of descriptors. */
+static bool dial(hws_id worker, uint16_t port)
 {
-    hws_worker_opts opts = {.struct_size = sizeof opts, .mode = HWS_PROGRESS_THREAD};
     hws_op_opts deadline = {.struct_size = sizeof deadline, .timeout_ns = 5 * T_SECOND};
-    hws_id context = 0, worker = 0, endpoint, op[DIALS] = {0};
-    uint16_t port = 0;
+    hws_id endpoint, op[DIALS] = {0};
     int connected = 0;
 
-    CHECK_EQ(read(told, &port, sizeof port), (ssize_t)sizeof port);
-    CHECK_OK(hws_context_open(NULL, &context));
-    CHECK_OK(hws_worker_open(context, &opts, &worker));
     for (int i = 0; i < DIALS; i++) {
         CHECK_OK(hws_connect(worker, "127.0.0.1", port, NULL, &deadline, &endpoint, &op[i]));
     }
@@ -332,33 +327,51 @@ static void crowd(int told)
         connected += event.status == HWS_OK;
     }
     printf("%d of %d connected\n", connected, DIALS);
+    return connected > 0;
+}
+
+/* A process that dials many times at once, when it is told the port, and goes. With `room` descriptors, or all there are. */
+static void crowd(int told, uint64_t room)
+{
+    hws_worker_opts opts = {.struct_size = sizeof opts, .mode = HWS_PROGRESS_THREAD};
+    hws_id context = 0, worker = 0;
+    uint16_t port = 0;
+
+    CHECK_EQ(read(told, &port, sizeof port), (ssize_t)sizeof port);
+    CHECK_OK(hws_context_open(NULL, &context));
+    CHECK_OK(hws_worker_open(context, &opts, &worker));
+    if (room != 0) {
+        limit(RLIMIT_NOFILE, lowest_free() + room);
+    }
+    dial(worker, port);
+    if (room != 0) {
+        limit(RLIMIT_NOFILE, UINT64_MAX);
+        CHECK(dial(worker, port));
+    }
     fflush(stdout);
     _exit(0);
 }
 
-/* More come at once than there are descriptors for: the listener's process goes on, and serves who comes later. */
-CASE(more_come_than_descriptors_are_left)
+static void start_crowd(pid_t pid[CROWD], int told, uint64_t room)
 {
-    pid_t pid[CROWD];
-    hws_id endpoint = 0;
-    int tell[2], status, left = CROWD;
-    t_pair pair;
-
-    CHECK_EQ(pipe(tell), 0);
     for (int i = 0; i < CROWD; i++) {
         CHECK((pid[i] = fork()) >= 0);
         if (pid[i] == 0) {
-            crowd(tell[0]);
+            crowd(told, room * (uint64_t)(i + 1));
         }
     }
-    t_pair_open(&pair, NULL);
-    limit(RLIMIT_NOFILE, lowest_free() + 100);
-    CHECK_OK(one_more(&pair, 0, &endpoint));
+}
+
+/* Until all of it have gone. */
+static void serve_crowd(t_pair *pair, pid_t pid[CROWD], int tell)
+{
+    int status, left = CROWD;
+
     for (int i = 0; i < CROWD; i++) {
-        CHECK_EQ(write(tell[1], &pair.port, sizeof pair.port), (ssize_t)sizeof pair.port);
+        CHECK_EQ(write(tell, &pair->port, sizeof pair->port), (ssize_t)sizeof pair->port);
     }
     while (left > 0) {
-        t_pair_idle(&pair, T_SECOND / 20);
+        t_pair_idle(pair, T_SECOND / 20);
         for (int i = 0; i < CROWD; i++) {
             if (pid[i] != 0 && waitpid(pid[i], &status, WNOHANG) == pid[i]) {
                 CHECK_EQ(status, 0);
@@ -367,11 +380,42 @@ CASE(more_come_than_descriptors_are_left)
             }
         }
     }
+}
+
+/* More come at once than there are descriptors for: the listener's process goes on, and serves who comes later. */
+CASE(more_come_than_descriptors_are_left)
+{
+    pid_t pid[CROWD];
+    hws_id endpoint = 0;
+    t_pair pair;
+    int tell[2];
+
+    CHECK_EQ(pipe(tell), 0);
+    start_crowd(pid, tell[0], 0);
+    t_pair_open(&pair, NULL);
+    limit(RLIMIT_NOFILE, lowest_free() + 100);
+    CHECK_OK(one_more(&pair, 0, &endpoint));
+    serve_crowd(&pair, pid, tell[1]);
     echo(&pair);
     limit(RLIMIT_NOFILE, UINT64_MAX);
     close_one(&pair, endpoint);
     CHECK_OK(one_more(&pair, 0, &endpoint));
     close_one(&pair, endpoint);
+    t_pair_close(&pair);
+}
+
+/* More is dialled at once than there are descriptors for: the dials end, the process goes on, and dials again when it can. */
+CASE(more_is_dialled_than_descriptors_are_left)
+{
+    pid_t pid[CROWD];
+    t_pair pair;
+    int tell[2];
+
+    CHECK_EQ(pipe(tell), 0);
+    start_crowd(pid, tell[0], 14);
+    t_pair_open(&pair, NULL);
+    serve_crowd(&pair, pid, tell[1]);
+    echo(&pair);
     t_pair_close(&pair);
 }
 
