@@ -33,7 +33,7 @@ struct hws__acceptors {
 void hws__acceptors_note(struct hws__uworker *u);
 /** Whether one is lost; what it left is cleared. Any thread. */
 bool hws__acceptors_lost(struct hws__uworker *u);
-/** Clear what those that are lost have left, of all UCX workers of the process. Any thread. */
+/** Clear what those that are lost have left, of all that are looked after. Any thread. */
 void hws__acceptors_sweep(void);
 /** Before a UCX worker is destroyed, noted or not. Any thread. */
 void hws__acceptors_forget(struct hws__uworker *u);

@@ -289,6 +289,7 @@ void hws__dial_failed(struct hws__endpoint *ep, int32_t status)
         return;
     }
     if (++ep->address_next < ep->address_count) {
+        ep->answered = false;
         ep->tcp = ep->tcp_only;
         ep->reason = ep->tcp_only ? tcp_reason(ep) : HWS_REASON_LOCAL;
         hws__dial(ep);

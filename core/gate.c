@@ -1,5 +1,6 @@
 #include "gate.h"
 #include "cm_socket.h"
+#include "exit.h"
 #include "host.h"
 #include "job.h"
 #include "listener.h"
@@ -27,7 +28,7 @@
 
 /* UCX's thread accepts some five connections in such a moment. */
 #define MOMENT_NS 200000
-/* And no more than these, and one, if who shuts the gate again is held up: fewer than CONNECT_FDS. */
+/* And no more than these, and one, if who shuts the gate again is held up: fewer than CONNECT_FDS. At first more may wait. */
 #define WAITING 15
 #define BUSY_NS UINT64_C(5000000)
 #define IDLE_NS UINT64_C(50000000)
@@ -38,12 +39,11 @@ struct hws__gate_job {
     struct hws__gate *gate; /* null: the listener is gone */
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct hws__list gates = {&gates, &gates}; /* of the whole process */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* LOCK: before hws__background.lock */
+static struct hws__list gates = {&gates, &gates};        /* of the whole process */
 static unsigned holds;
-static int under_way;
-static uint64_t admitted_at; /* the last of them */
-static uint64_t opened_at;   /* there was room for somebody who waited */
+static int admitted[2];      /* in this span of time, and in the one before */
+static uint64_t admitted_at; /* this span's beginning */
 
 static void set(const struct hws__gate *g, int events)
 {
@@ -80,33 +80,51 @@ static void open_again(struct hws__gate *g)
     set_again(g);
 }
 
+/* Connections that may be under way still. With the lock. */
+static int under_way(void)
+{
+    uint64_t now = hws__now(), past = now - admitted_at;
+
+    if (past > UNDER_WAY_NS) {
+        admitted[1] = past > 2 * UNDER_WAY_NS ? 0 : admitted[0];
+        admitted[0] = 0;
+        admitted_at = now;
+    }
+    return admitted[0] + admitted[1];
+}
+
 /* With the lock. */
 static bool has_room(void)
 {
-    if (hws__now() - admitted_at > UNDER_WAY_NS) {
-        under_way = 0;
-    }
-    return hws__fd_room(CONNECT_FDS + UNDER_WAY_FDS * under_way);
+    return hws__fd_room(CONNECT_FDS + UNDER_WAY_FDS * under_way());
 }
 
-static bool somebody_waits(const struct hws__gate *g)
+/* The first socket of a gate that somebody waits at, or -1. */
+static int waited_at(const struct hws__gate *g)
 {
     struct pollfd p[HWS__GATE_SOCKETS];
 
     for (uint32_t i = 0; i < g->count; i++) {
         p[i] = (struct pollfd){.fd = g->fd[i], .events = POLLIN};
     }
-    return poll(p, g->count, 0) > 0;
+    if (poll(p, g->count, 0) > 0) {
+        for (uint32_t i = 0; i < g->count; i++) {
+            if (p[i].revents != 0) {
+                return p[i].fd;
+            }
+        }
+    }
+    return -1;
 }
 
-/* With the lock. */
-static void open_for_a_moment(const struct hws__gate *g)
+/* With the lock: nobody makes a UCX worker, or rejects, meanwhile. */
+static void open_for_a_moment(int fd)
 {
     const struct timespec moment = {0, MOMENT_NS};
 
-    set(g, UCS_EVENT_SET_EVREAD);
+    hws__ucx.ucs_async_modify_handler(fd, UCS_EVENT_SET_EVREAD);
     nanosleep(&moment, NULL);
-    set(g, 0);
+    hws__ucx.ucs_async_modify_handler(fd, 0);
 }
 
 static void done(struct hws__worker *w, void *arg)
@@ -115,22 +133,25 @@ static void done(struct hws__worker *w, void *arg)
     free(arg);
 }
 
-/* Who has waited in vain comes in to be turned away. With the lock. */
-static bool may_open(void)
+/* For somebody who waits. When there has been no room for a while they come in to be turned away. With the lock. */
+static bool may_open(struct hws__gate *g)
 {
     uint64_t now = hws__now();
 
     if (has_room()) {
-        opened_at = now;
+        g->in_vain_since = 0;
         return true;
     }
-    return now - opened_at > VAIN_NS && hws__fd_room(TURN_AWAY_FDS);
+    if (g->in_vain_since == 0) {
+        g->in_vain_since = now;
+    }
+    return now - g->in_vain_since > VAIN_NS && hws__fd_room(TURN_AWAY_FDS);
 }
 
 /* The next look at a gate that is shut; 0: it is open, or gone. With the lock. */
 static uint64_t look(struct hws__gate *g)
 {
-    bool waits;
+    int fd;
 
     if (g == NULL) {
         return 0;
@@ -142,11 +163,14 @@ static uint64_t look(struct hws__gate *g)
         open_again(g);
         return 0;
     }
-    waits = somebody_waits(g);
-    if (waits && may_open()) {
-        open_for_a_moment(g);
+    if ((fd = waited_at(g)) < 0) {
+        g->in_vain_since = 0;
+        return IDLE_NS;
     }
-    return waits ? BUSY_NS : IDLE_NS;
+    if (may_open(g)) {
+        open_for_a_moment(fd);
+    }
+    return BUSY_NS;
 }
 
 static void run_look(struct hws__job *job)
@@ -154,6 +178,7 @@ static void run_look(struct hws__job *job)
     struct hws__gate_job *j = hws__container(job, struct hws__gate_job, job);
     uint64_t next;
 
+    hws__ucx_begin();
     pthread_mutex_lock(&lock);
     next = look(j->gate);
     if (next != 0 && !hws__background_later(&j->worker->context->background, &j->job, next)) {
@@ -161,6 +186,7 @@ static void run_look(struct hws__job *job)
         next = 0;
     }
     pthread_mutex_unlock(&lock);
+    hws__ucx_end();
     if (next == 0) {
         hws__job_return(j->worker, done, j);
     }
@@ -241,6 +267,7 @@ void hws__gate_leave(struct hws__listener *l)
 {
     pthread_mutex_lock(&lock);
     hws__list_remove(&l->gate.link);
+    set(&l->gate, 0);
     if (l->gate.job != NULL) {
         l->gate.job->gate = NULL;
     }
@@ -284,8 +311,7 @@ bool hws__gate_admits(void)
 
     pthread_mutex_lock(&lock);
     if (check() && (ok = has_room())) {
-        under_way++;
-        admitted_at = hws__now();
+        admitted[0]++;
     }
     pthread_mutex_unlock(&lock);
     return ok;

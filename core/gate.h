@@ -23,13 +23,14 @@ struct hws__gate_job;
 struct hws__gate {
     struct hws__list link;
     struct hws__gate_job *job; /* it is shut, and this opens it */
+    uint64_t in_vain_since;    /* somebody waits, and there has been no room; 0: not so */
     uint32_t count;
     int fd[HWS__GATE_SOCKETS];
 };
 
 /** A listener that listens now. Owner only. */
 void hws__gate_join(struct hws__listener *l);
-/** Before it is destroyed. Owner only. */
+/** Before it is destroyed: UCX sees nobody come any more. Owner only. */
 void hws__gate_leave(struct hws__listener *l);
 
 /** Let nobody in until hws__gate_let_go(). Any thread. */

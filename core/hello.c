@@ -190,8 +190,9 @@ void hws__hello_welcome(struct hws__endpoint *ep)
     if (hws__upgrade_decide(ep) || !hws__endpoint_lanes(ep)) {
         return;
     }
-    if (hws__endpoint_unwanted(ep)) {
-        hws__hello_refuse(ep, HWS_E_UNREACHABLE);
+    if (hws__endpoint_unwanted(ep) && !ep->accepted) {
+        hws__hello_refuse(ep,
+                          HWS_E_UNREACHABLE); /* else it fails below, and the application is told */
         return;
     }
     hws__hello_welcome_upgrade(ep, NULL);

@@ -90,6 +90,11 @@ static void place(struct hws__endpoint *ep)
     struct hws__worker *w = ep->worker;
     bool shm = (w->context->flags & HWS_CONTEXT_NO_SHARED_MEMORY) == 0;
 
+    ep->tcp = ep->raw ? !shm : ep->reason != HWS_REASON_LOCAL;
+    if (!hws__gate_admits()) {
+        hws__endpoint_uworker(ep, NULL);
+        return;
+    }
     switch (ep->raw ? HWS__DEVICE_KNOWN : main_device(ep)) {
     case HWS__DEVICE_NEW:
         if (w->tcp != NULL && hws__context_device_towards(w->context, &w->tcp->tcp->devices,
@@ -107,11 +112,14 @@ static void place(struct hws__endpoint *ep)
     default:
         break;
     }
-    if (ep->raw ? shm : ep->reason == HWS_REASON_LOCAL) {
+    if (!ep->tcp) {
         hws__uworker_request(ep);
         return;
     }
-    ep->tcp = true;
+    if (!ep->one_device && w->main->tcp == NULL && hws__acceptors_lost(w->main)) {
+        hws__endpoint_uworker(ep, NULL); /* it dials again, from one device */
+        return;
+    }
     if (main_unfit(ep)) {
         hws__uworker_request(ep);
     } else {
@@ -253,19 +261,13 @@ static void dial_otherwise(struct hws__endpoint *ep)
     }
 }
 
-/* Whether descriptors are left to accept with; hws__dial_on() looks by itself. */
-static bool room_for(const struct hws__endpoint *ep)
-{
-    return !ep->server || hws__gate_admits();
-}
-
 /* The isolated worker that the endpoint was given, if it can be used. */
 static bool adopt_isolated(struct hws__endpoint *ep, struct hws__uworker *u)
 {
     struct hws__worker *w = ep->worker;
 
     u->raw = ep->raw;
-    if (room_for(ep) && hws__uworker_adopt(w, u) == HWS_OK) {
+    if (hws__uworker_adopt(w, u) == HWS_OK) {
         return true;
     }
     HWS__COUNT(w, isolated, -1);
@@ -280,7 +282,7 @@ void hws__endpoint_uworker(struct hws__endpoint *ep, struct hws__uworker *u)
         hws__upgrade_uworker(ep, u);
         return;
     }
-    if (u != NULL && (u->role == HWS__ISOLATED ? !adopt_isolated(ep, u) : !room_for(ep))) {
+    if (u != NULL && u->role == HWS__ISOLATED && !adopt_isolated(ep, u)) {
         u = NULL;
     }
     if (ep->server && u != NULL) {

@@ -75,14 +75,15 @@ static struct hws__uworker *create(struct hws__context *c, int role, ucp_context
 struct hws__uworker *hws__uworker_create(struct hws__context *c, int role, ucp_context_h context)
 {
     struct hws__uworker *u;
-    bool held = hws__gate_hold_if_short();
+    bool held;
 
     hws__ucx_begin();
+    held = hws__gate_hold_if_short();
     u = create(c, role, context);
-    hws__ucx_end();
     if (held) {
         hws__gate_let_go();
     }
+    hws__ucx_end();
     return u;
 }
 
@@ -102,8 +103,8 @@ struct hws__uworker *hws__uworker_create_tcp(struct hws__context *c, int role)
 /* Everything but the record itself. */
 static void close_ucx(struct hws__uworker *u)
 {
-    hws__acceptors_forget(u);
     hws__ucx_begin();
+    hws__acceptors_forget(u);
     hws__ucx.ucp_worker_destroy(u->ucx);
     hws__ucx_end();
     if (u->tcp != NULL) {

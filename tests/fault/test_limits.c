@@ -331,13 +331,14 @@ static bool dial(hws_id worker, uint16_t port)
 }
 
 /* A process that dials many times at once, when it is told the port, and goes. With `room` descriptors, or all there are. */
-static void crowd(int told, uint64_t room)
+static void crowd(const int tell[2], uint64_t room)
 {
     hws_worker_opts opts = {.struct_size = sizeof opts, .mode = HWS_PROGRESS_THREAD};
     hws_id context = 0, worker = 0;
     uint16_t port = 0;
 
-    CHECK_EQ(read(told, &port, sizeof port), (ssize_t)sizeof port);
+    close(tell[1]);
+    CHECK_EQ(read(tell[0], &port, sizeof port), (ssize_t)sizeof port);
     CHECK_OK(hws_context_open(NULL, &context));
     CHECK_OK(hws_worker_open(context, &opts, &worker));
     if (room != 0) {
@@ -352,12 +353,12 @@ static void crowd(int told, uint64_t room)
     _exit(0);
 }
 
-static void start_crowd(pid_t pid[CROWD], int told, uint64_t room)
+static void start_crowd(pid_t pid[CROWD], const int tell[2], uint64_t room)
 {
     for (int i = 0; i < CROWD; i++) {
         CHECK((pid[i] = fork()) >= 0);
         if (pid[i] == 0) {
-            crowd(told, room * (uint64_t)(i + 1));
+            crowd(tell, room * (uint64_t)(i + 1));
         }
     }
 }
@@ -391,7 +392,7 @@ CASE(more_come_than_descriptors_are_left)
     int tell[2];
 
     CHECK_EQ(pipe(tell), 0);
-    start_crowd(pid, tell[0], 0);
+    start_crowd(pid, tell, 0);
     t_pair_open(&pair, NULL);
     limit(RLIMIT_NOFILE, lowest_free() + 100);
     CHECK_OK(one_more(&pair, 0, &endpoint));
@@ -412,7 +413,7 @@ CASE(more_is_dialled_than_descriptors_are_left)
     int tell[2];
 
     CHECK_EQ(pipe(tell), 0);
-    start_crowd(pid, tell[0], 14);
+    start_crowd(pid, tell, 14);
     t_pair_open(&pair, NULL);
     serve_crowd(&pair, pid, tell[1]);
     echo(&pair);
