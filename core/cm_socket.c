@@ -81,15 +81,6 @@ int hws__cm_listening(ucp_listener_h listener)
                : -1;
 }
 
-void hws__cm_deafen(struct hws__uworker *u, ucp_listener_h listener)
-{
-    int fd = hws__cm_listening(listener);
-
-    if (fd >= 0 && pause_fd(fd)) {
-        hws__ucx.ucp_worker_progress(u->ucx);
-    }
-}
-
 void hws__cm_reject(struct hws__uworker *u, ucp_listener_h listener, ucp_conn_request_h request)
 {
     ucp_conn_request_attr_t client = {.field_mask = UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR};

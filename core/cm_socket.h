@@ -34,9 +34,6 @@ void hws__cm_pause(struct hws__uworker *u, const struct sockaddr_storage *client
 /** The socket of a listener; -1: it is not found. */
 int hws__cm_listening(ucp_listener_h listener);
 
-/** Before a listener of u is destroyed: the same for its socket. Progresses u. */
-void hws__cm_deafen(struct hws__uworker *u, ucp_listener_h listener);
-
 /** Refuse a request of u, and leave no event of it behind: it is closed soon. Progresses u. */
 void hws__cm_reject(struct hws__uworker *u, ucp_listener_h listener, ucp_conn_request_h request);
 

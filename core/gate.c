@@ -272,15 +272,34 @@ void hws__gate_leave(struct hws__listener *l)
         l->gate.job->gate = NULL;
     }
     pthread_mutex_unlock(&lock);
+    hws__ucx.ucp_worker_progress(l->worker->main->ucx);
+}
+
+/* With the lock. */
+static void hold(void)
+{
+    if (holds++ == 0) {
+        set_all_again();
+    }
 }
 
 void hws__gate_hold(void)
 {
     pthread_mutex_lock(&lock);
-    if (holds++ == 0) {
-        set_all_again();
+    hold();
+    pthread_mutex_unlock(&lock);
+}
+
+bool hws__gate_hold_if_short(void)
+{
+    bool is_short;
+
+    pthread_mutex_lock(&lock);
+    if ((is_short = check())) {
+        hold();
     }
     pthread_mutex_unlock(&lock);
+    return is_short;
 }
 
 void hws__gate_let_go(void)
@@ -290,19 +309,6 @@ void hws__gate_let_go(void)
         set_all_again();
     }
     pthread_mutex_unlock(&lock);
-}
-
-bool hws__gate_hold_if_short(void)
-{
-    bool is_short;
-
-    pthread_mutex_lock(&lock);
-    is_short = check();
-    pthread_mutex_unlock(&lock);
-    if (is_short) {
-        hws__gate_hold();
-    }
-    return is_short;
 }
 
 bool hws__gate_admits(void)

@@ -30,7 +30,7 @@ struct hws__gate {
 
 /** A listener that listens now. Owner only. */
 void hws__gate_join(struct hws__listener *l);
-/** Before it is destroyed: UCX sees nobody come any more. Owner only. */
+/** Before it is destroyed: no event of its sockets comes, and none waits. Progresses the main UCX worker. Owner only. */
 void hws__gate_leave(struct hws__listener *l);
 
 /** Let nobody in until hws__gate_let_go(). Any thread. */

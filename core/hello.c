@@ -81,7 +81,7 @@ struct hws__client hws__client_parse(uint64_t id)
  */
 struct outgoing {
     ucp_dt_iov_t piece;
-    hws_id endpoint;
+    hws_id endpoint; /* of a hello */
     struct control control;
 };
 
@@ -91,7 +91,7 @@ struct tail {
     uint64_t length;
 };
 
-/* UCX sends nothing before the listener's UCX worker has answered. An error is reported by the endpoint's handler. */
+/* A hello came back: UCX sends nothing before the listener's UCX worker has answered. An error is reported by the endpoint's handler. */
 static void given_back(struct outgoing *o, ucs_status_t status)
 {
     struct hws__endpoint *ep = status == UCS_OK ? hws__obj_find(&hws__objects, o->endpoint) : NULL;
@@ -146,7 +146,7 @@ static void send_with(struct hws__endpoint *ep, struct control *c, enum type typ
     m->multi_bytes_max = ep->worker->multi_bytes_max;
     m->multi_count_max = ep->worker->multi_count_max;
     hws__credit_window(ep->worker, &m->credit_messages, &m->credit_kib);
-    o->endpoint = ep->obj.id;
+    o->endpoint = type == HELLO ? ep->obj.id : 0;
     p.user_data = o;
     request = hws__ucx.ucp_am_send_nbx(ep->ucx, HWS__AM_CONTROL, address != 0 ? o + 1 : NULL,
                                        address, &o->piece, 1, &p);
@@ -185,14 +185,24 @@ void hws__hello_welcome_upgrade(struct hws__endpoint *ep, struct hws__uworker *u
     send_with(ep, &c, WELCOME, u);
 }
 
+/* Data would go by TCP, which the user left out. Who was accepted already hears of it when it opens. */
+static bool refuse_unwanted(struct hws__endpoint *ep)
+{
+    if (!ep->worker->context->no_network || ep->accepted) {
+        return false;
+    }
+    if (hws__endpoint_lanes(ep) && !hws__endpoint_unwanted(ep)) {
+        return false;
+    }
+    if (!ep->failed) {
+        hws__hello_refuse(ep, HWS_E_UNREACHABLE);
+    }
+    return true;
+}
+
 void hws__hello_welcome(struct hws__endpoint *ep)
 {
-    if (hws__upgrade_decide(ep) || !hws__endpoint_lanes(ep)) {
-        return;
-    }
-    if (hws__endpoint_unwanted(ep) && !ep->accepted) {
-        hws__hello_refuse(ep,
-                          HWS_E_UNREACHABLE); /* else it fails below, and the application is told */
+    if (hws__upgrade_decide(ep) || refuse_unwanted(ep)) {
         return;
     }
     hws__hello_welcome_upgrade(ep, NULL);

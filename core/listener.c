@@ -74,13 +74,21 @@ static enum hws__device main_device(const struct hws__endpoint *ep)
         &ep->request_peer);
 }
 
-/* Whether the main UCX worker cannot take a connection by TCP: it looks at all devices, and would not agree with the
- * client on one; or it ran out of descriptors once, and cannot be connected to any more. */
-static bool main_unfit(const struct hws__endpoint *ep)
+/* By TCP: on the main UCX worker, unless that ran out of descriptors once and cannot be connected to any more, or looks at
+ * all devices and would not agree on one with a client that looks at one. The other TCP worker looks at one: who looks
+ * at all is turned away from it, and dials again from one. */
+static void place_tcp(struct hws__endpoint *ep)
 {
     struct hws__uworker *u = ep->worker->main;
+    bool lost = hws__acceptors_lost(u), all_devices = u->tcp == NULL;
 
-    return (ep->one_device && u->tcp == NULL) || hws__acceptors_lost(u);
+    if (!lost && !(all_devices && ep->one_device)) {
+        hws__endpoint_uworker(ep, u);
+    } else if (all_devices && !ep->one_device) {
+        hws__endpoint_uworker(ep, NULL);
+    } else {
+        hws__uworker_request(ep);
+    }
 }
 
 /* Accept on the UCX worker that fits; or, if the client came by a device that is younger than the UCX context, by TCP
@@ -112,18 +120,10 @@ static void place(struct hws__endpoint *ep)
     default:
         break;
     }
-    if (!ep->tcp) {
-        hws__uworker_request(ep);
-        return;
-    }
-    if (!ep->one_device && w->main->tcp == NULL && hws__acceptors_lost(w->main)) {
-        hws__endpoint_uworker(ep, NULL); /* it dials again, from one device */
-        return;
-    }
-    if (main_unfit(ep)) {
-        hws__uworker_request(ep);
+    if (ep->tcp) {
+        place_tcp(ep);
     } else {
-        hws__endpoint_uworker(ep, w->main);
+        hws__uworker_request(ep);
     }
 }
 
@@ -470,10 +470,6 @@ void hws__listener_close(struct hws__listener *l)
     struct hws__worker *w = l->worker;
 
     hws__gate_leave(l);
-    hws__cm_deafen(w->main, l->ucx);
-    for (uint32_t i = 0; i < l->ucx6_count; i++) {
-        hws__cm_deafen(w->main, l->ucx6[i]);
-    }
     reject_pending(l);
     for (struct hws__list *n = w->endpoints.next; n != &w->endpoints; n = n->next) {
         struct hws__endpoint *ep = hws__container(n, struct hws__endpoint, link);

@@ -7,9 +7,7 @@
 #include "gate.h"
 #include "worker.h"
 
-#define HWS__LISTEN6 8u
-
-_Static_assert(HWS__GATE_SOCKETS == 1 + HWS__LISTEN6, "all can be shut");
+#define HWS__LISTEN6 (HWS__GATE_SOCKETS - 1)
 
 struct hws__listener {
     struct hws__obj obj;
