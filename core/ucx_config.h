@@ -29,7 +29,7 @@ enum hws__profile {
     HWS__PROFILE_TCP /**< TCP only, whatever the user or the environment says */
 };
 
-enum { HWS__PROFILE_PAIRS_MAX = 16 };
+enum { HWS__PROFILE_PAIRS_MAX = 24 };
 
 /**
  * Hawser's own pairs for a profile, constant strings.

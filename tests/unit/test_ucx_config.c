@@ -184,10 +184,10 @@ static void on_request(ucp_conn_request_h request, void *arg)
     cr_assert_eq(hws__ucx.ucp_ep_create(server.worker, &params, &server.ep), UCS_OK);
 }
 
-static void open_side(struct side *side, int profile, const char *const *pairs)
+static void open_side(struct side *side, int profile, uint64_t features, const char *const *pairs)
 {
     ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
-                           .features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP};
+                           .features = features | UCP_FEATURE_WAKEUP};
     ucp_worker_params_t worker = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                   .thread_mode = UCS_THREAD_MODE_SINGLE};
     ucp_config_t *config;
@@ -231,8 +231,8 @@ static void connect_pair(int profile, const char *const *pairs)
     static char buffer[8];
     ucp_request_param_t none = {0};
 
-    open_side(&server, profile, pairs);
-    open_side(&client, profile, pairs);
+    open_side(&server, profile, UCP_FEATURE_TAG, pairs);
+    open_side(&client, profile, UCP_FEATURE_TAG, pairs);
     struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_port = listen_any(), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     ucp_ep_params_t params = {
@@ -319,4 +319,30 @@ Test(ucx_config, keepalive_and_reuseaddr_reach_the_sockets, .init = load, .timeo
             option(fd, SOL_SOCKET, SO_ACCEPTCONN) == 1 && option(fd, SOL_SOCKET, SO_REUSEADDR) == 1;
     cr_assert_geq(reused, 1);
     cr_assert_geq(kept_sockets(3), 1);
+}
+
+/* What TCP sends in one piece without zero copy: the header of an active message must fit it. */
+static size_t tcp_piece(const char *key, const char *value)
+{
+    const char *pairs[] = {"TLS", "tcp", key, value, NULL};
+    ucp_worker_attr_t attr = {.field_mask = UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER};
+    struct side side;
+
+    open_side(&side, HWS__PROFILE_LOCAL, UCP_FEATURE_AM, pairs);
+    cr_assert_eq(hws__ucx.ucp_worker_query(side.worker, &attr), UCS_OK);
+    hws__ucx.ucp_worker_destroy(side.worker);
+    hws__ucx.ucp_cleanup(side.context);
+    return attr.max_am_header;
+}
+
+Test(ucx_config, tcp_sends_as_much_at_once_as_every_peer_takes, .init = load, .timeout = 60)
+{
+    const size_t usual = 8 << 10, ours = tcp_piece(NULL, NULL);
+
+    cr_expect_gt(ours, 63 << 10);
+    cr_expect_lt(ours, 64 << 10);
+    cr_expect_lt(tcp_piece("TCP_TX_SEG_SIZE", "8k"), usual);
+    cr_expect_lt(tcp_piece("UCX_TCP_RX_SEG_SIZE", "32k"), usual);
+    setenv("UCX_TCP_RX_SEG_SIZE", "32k", 1);
+    cr_expect_lt(tcp_piece(NULL, NULL), usual);
 }
