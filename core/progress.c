@@ -181,13 +181,14 @@ static int finish_sweep(struct hws__worker *w)
 
 /*
  * A UCX worker that is swept alone is looked at so often in a sweep that finds nothing: a message which is waited for is
- * found without the rest of the sweep between two looks.
+ * found without the rest of the sweep between two looks. Not over TCP: each look calls the kernel, next to which the
+ * rest is nothing, and who waits for a connection must come to hws__spin_yield() soon.
  */
 #define LOOKS 16
 
 static int look(struct hws__worker *w, struct hws__uworker *u)
 {
-    int looks = w->hot.next == w->hot.prev ? LOOKS : 1, r;
+    int looks = u->shm && w->hot.next == w->hot.prev ? LOOKS : 1, r;
 
     /* Not over TCP: a send that fails there closes the connection which UCX reads from just then. */
     w->sweeping = u->shm;
