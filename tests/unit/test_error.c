@@ -9,6 +9,7 @@
 
 #include "error.h"
 #include "support/check.h"
+#include "support/guide.h"
 
 struct row {
     const char *name, *category, *text;
@@ -63,27 +64,16 @@ Test(error, no_name_number_or_status_of_ucx_stands_twice)
 /* A row of the guide's table: | `NAME` | number | text | remedy | */
 Test(error, every_code_has_a_remedy_in_the_guide)
 {
-    static char guide[1 << 18];
-    char path[512], row[256];
-    size_t n;
-    FILE *f;
+    char *guide = t_guide("errors.md"), row[256];
 
-    if (getenv("HAWSER_SOURCE_DIR") == NULL) {
+    if (guide == NULL) {
         cr_skip_test("run by ctest, which tells where the sources are");
     }
-    snprintf(path, sizeof path, "%s/docs/guide/errors.md", getenv("HAWSER_SOURCE_DIR"));
-    cr_assert_neq(f = fopen(path, "r"), NULL, "%s", path);
-    n = fread(guide, 1, sizeof guide - 1, f);
-    fclose(f);
-    cr_assert(n > 0 && n < sizeof guide - 1);
-    guide[n] = '\0';
     for (size_t i = 0; i < ROWS; i++) {
-        const char *remedy;
-
         snprintf(row, sizeof row, "| `%s` | %d | %s | ", rows[i].name, rows[i].code, rows[i].text);
-        cr_assert_neq(remedy = strstr(guide, row), NULL, "%s", row);
-        cr_assert_gt(strcspn(remedy + strlen(row), "|\n"), 15, "%s", row);
+        cr_assert_gt(t_guide_says(guide, row), 15, "%s", row);
     }
+    free(guide);
 }
 
 Test(error, numbers_that_are_no_code)

@@ -8,6 +8,7 @@
 
 #include "hawser.h"
 #include "lanes.h"
+#include "support/guide.h"
 #include "ucx_config.h"
 #include "ucx_loader.h"
 
@@ -345,4 +346,36 @@ Test(ucx_config, tcp_sends_as_much_at_once_as_every_peer_takes, .init = load, .t
     cr_expect_lt(tcp_piece("UCX_TCP_RX_SEG_SIZE", "32k"), usual);
     setenv("UCX_TCP_RX_SEG_SIZE", "32k", 1);
     cr_expect_lt(tcp_piece(NULL, NULL), usual);
+}
+
+/* ---- what the guide says ---- */
+
+static void in_the_guide(const char *guide, const char *key, const char *value)
+{
+    char row[256];
+
+    /* Which transports there are depends on the machine. */
+    if (strcmp(key, "TLS") == 0) {
+        snprintf(row, sizeof row, "| `UCX_TLS` | by the use | ");
+    } else {
+        snprintf(row, sizeof row, "| `UCX_%s` | `%s` | ", key, value);
+    }
+    cr_expect_gt(t_guide_says(guide, row), 5, "%s", row);
+}
+
+Test(ucx_config, every_default_is_in_the_guide, .init = load)
+{
+    char *guide = t_guide("ucx-settings.md");
+
+    if (guide == NULL) {
+        cr_skip_test("run by ctest, which tells where the sources are");
+    }
+    for (int profile = HWS__PROFILE_MAIN; profile <= HWS__PROFILE_TCP; profile++) {
+        struct hws__kv pairs[HWS__PROFILE_PAIRS_MAX];
+        const size_t n = hws__ucx_config_defaults(profile, pairs, HWS__PROFILE_PAIRS_MAX);
+
+        for (size_t i = 0; i < n; i++)
+            in_the_guide(guide, pairs[i].key, pairs[i].value);
+    }
+    free(guide);
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "hawser.h"
+#include "support/guide.h"
 #include "ucx_loader.h"
 
 static const char *error_text(void)
@@ -230,6 +231,41 @@ Test(ucx_loader, variables_of_the_user_stay, .init = find_copies)
     cr_assert_str_eq(getenv("UCX_DEBUG_SIGNO"), "SIGUSR2");
     cr_assert_str_eq(getenv("UCX_HANDLE_ERRORS"), "none");
     cr_assert_str_eq(getenv("UCX_VFS_ENABLE"), "n");
+}
+
+static void forget_variables_of_ucx(void)
+{
+    char name[128];
+
+    for (size_t i = 0; environ[i] != NULL;)
+        if (strncmp(environ[i], "UCX_", 4) == 0) {
+            snprintf(name, sizeof(name), "%.*s", (int)strcspn(environ[i], "="), environ[i]);
+            unsetenv(name);
+        } else {
+            i++;
+        }
+}
+
+Test(ucx_loader, every_variable_that_is_set_is_in_the_guide, .init = find_copies)
+{
+    char *guide = t_guide("ucx-settings.md"), row[256];
+    int count = 0;
+
+    if (guide == NULL)
+        cr_skip_test("run by ctest, which tells where the sources are");
+    forget_variables_of_ucx();
+    cr_assert_eq(hws__ucx_load(NULL), 0, "%s", error_text());
+    for (size_t i = 0; environ[i] != NULL; i++) {
+        const int name = (int)strcspn(environ[i], "=");
+
+        if (strncmp(environ[i], "UCX_", 4) != 0)
+            continue;
+        snprintf(row, sizeof(row), "| `%.*s` | `%s` | ", name, environ[i], environ[i] + name + 1);
+        cr_expect_gt(t_guide_says(guide, row), 5, "%s", row);
+        count++;
+    }
+    cr_expect_gt(count, 8);
+    free(guide);
 }
 
 Test(ucx_loader, no_signal_is_taken, .init = find_copies)
