@@ -65,6 +65,7 @@ typedef ucs_status_t (*hws__ucs_async_remove_handler_fn)(int id, int wait);
 typedef ucs_status_t (*hws__ucs_async_modify_handler_fn)(int fd, int events);
 typedef void (*hws__ucs_config_parser_print_all_opts_fn)(FILE *stream, const char *prefix,
                                                          int flags, void *config_list);
+typedef ucs_status_t (*hws__ucs_str_to_memunits_fn)(const char *text, void *bytes);
 typedef void *hws__ucs_data;
 typedef ucs_status_t (*hws__uct_query_components_fn)(void **components, unsigned *count);
 typedef void (*hws__uct_release_component_list_fn)(void *components);

@@ -14,6 +14,7 @@ enum { KEY_MAX = 128, TLS_MAX = 256 };
 
 #define TX_SEGMENT "TCP_TX_SEG_SIZE"
 #define RX_SEGMENT "TCP_RX_SEG_SIZE"
+#define SEGMENT "64k"
 
 static const char *bare(const char *key)
 {
@@ -32,7 +33,7 @@ static const struct hws__kv tcp_pairs[] = {
     {"TCP_KEEPCNT", "1"},
     /* As much as every peer takes in one piece by default. The 8 KiB that UCX sends at once without zero copy
      * cost two thirds of the bandwidth. */
-    {TX_SEGMENT, "64k"},
+    {TX_SEGMENT, SEGMENT},
 };
 
 static const struct hws__kv no_net_pairs[] = {
@@ -386,6 +387,32 @@ static bool is_users(const char *key, const char *const *pairs)
     return hws__ucx_config_user(key, pairs) != NULL;
 }
 
+/* The bytes that UCX reads a size as, which is "16k", "1mb" or a number; `other` if it is none. */
+static size_t size_of(const char *text, size_t other)
+{
+    size_t bytes;
+
+    return text != NULL && hws__ucx.ucs_str_to_memunits != NULL &&
+                   hws__ucx.ucs_str_to_memunits(text, &bytes) == UCS_OK
+               ? bytes
+               : other;
+}
+
+/* UCX ends a process that is sent a larger piece than it takes: it takes what peers send, and this one, at least. */
+static void take_whole_segments(ucp_config_t *config, int profile, const char *const *pairs)
+{
+    const char *tx = hws__ucx_config_user(TX_SEGMENT, pairs);
+    const size_t usual = size_of(SEGMENT, 0), sent = size_of(tx, usual);
+    const size_t taken = size_of(hws__ucx_config_user(RX_SEGMENT, pairs), usual);
+    const char *least = sent > usual ? tx : SEGMENT;
+
+    if (taken >= sent && taken >= usual)
+        return;
+    if (profile == HWS__PROFILE_MAIN)
+        hws__log(HWS_LOG_WARN, "TCP_RX_SEG_SIZE is %s: peers may send as much at once", least);
+    set_default(config, &(struct hws__kv){RX_SEGMENT, least});
+}
+
 int32_t hws__ucx_config(int profile, const char *const *pairs, ucp_config_t **out)
 {
     struct hws__kv ours[HWS__PROFILE_PAIRS_MAX];
@@ -408,6 +435,8 @@ int32_t hws__ucx_config(int profile, const char *const *pairs, ucp_config_t **ou
     }
     if (profile == HWS__PROFILE_MAIN)
         add_tcp(config, pairs);
+    if (profile != HWS__PROFILE_NONE && profile != HWS__PROFILE_SHM)
+        take_whole_segments(config, profile, pairs);
     *out = config;
     return 0;
 }

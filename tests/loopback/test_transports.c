@@ -1,5 +1,6 @@
 /*
- * UCX_TLS without a network: connections are made all the same, and nothing but shared memory carries data.
+ * Settings of transports. UCX_TLS without a network: connections are made all the same, and nothing but shared memory
+ * carries data. Pieces of TCP of all sizes arrive.
  */
 #include "support/cases.h"
 #include "support/pair.h"
@@ -17,6 +18,15 @@ static void exchange(t_pair *pair)
     WAIT_OK(pair, op);
     WAIT_OK(pair, receive);
     CHECK_STR(in, "without");
+}
+
+static void set_or_unset(const char *name, const char *value)
+{
+    if (value == NULL) {
+        unsetenv(name);
+    } else {
+        setenv(name, value, 1);
+    }
 }
 
 CASE(shared_memory_alone)
@@ -50,6 +60,61 @@ CASE(no_way_is_left)
     CHECK_CODE(event.status, HWS_E_UNREACHABLE);
     CHECK(event.detail != NULL && strstr(event.detail, "UCX_TLS") != NULL);
     t_pair_close(&pair);
+}
+
+enum { LENGTH = 1 << 20 };
+
+/* One long message from `from` to whoever receives at `to`. */
+static void send_long(t_pair *at_client, hws_id from, t_pair *at_server, hws_id to)
+{
+    char *out = t_alloc(LENGTH), *in = t_alloc(LENGTH);
+    hws_id op = 0, receive = 0;
+
+    t_fill(out, LENGTH, 3);
+    t_fill(in, LENGTH, 4);
+    CHECK_OK(hws_tag_recv(to, in, LENGTH, 7, UINT64_MAX, NULL, &receive));
+    CHECK_OK(hws_tag_send(from, out, LENGTH, 7, NULL, &op));
+    WAIT_OK(at_client, op);
+    WAIT_OK(at_server, receive);
+    CHECK_EQ(t_checksum(in, LENGTH), t_checksum(out, LENGTH));
+    free(in);
+    free(out);
+}
+
+CASE(segments_fit)
+{
+    static const char *const sizes[][2] = {
+        {"16k", NULL}, {"16k", "64k"}, {NULL, "256k"}, {"64k", "1000000"}, {"1m", "8k"}};
+
+    setenv("UCX_TLS", "tcp", 1);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        t_pair pair;
+
+        set_or_unset("UCX_TCP_RX_SEG_SIZE", sizes[i][0]);
+        set_or_unset("UCX_TCP_TX_SEG_SIZE", sizes[i][1]);
+        t_pair_open(&pair, NULL);
+        send_long(&pair, pair.endpoint[0], &pair, pair.endpoint[1]);
+        t_pair_close(&pair);
+    }
+}
+
+/* UCX ends a process that is sent more by TCP in one piece than it takes. */
+CASE(a_peer_may_send_longer_segments)
+{
+    static const char *const small[] = {"TCP_RX_SEG_SIZE", "16k", NULL};
+    const t_pair_opts threads = {.mode = HWS_PROGRESS_THREAD};
+    const t_pair_opts little = {.mode = HWS_PROGRESS_THREAD, .config = small};
+    hws_id endpoint = 0, op = 0;
+    t_pair server, client;
+
+    setenv("UCX_TLS", "tcp", 1);
+    t_pair_listen(&server, &little);
+    t_pair_listen(&client, &threads);
+    CHECK_OK(hws_connect(client.worker[0], "127.0.0.1", server.port, NULL, NULL, &endpoint, &op));
+    WAIT_OK(&client, op);
+    send_long(&client, endpoint, &server, server.worker[1]);
+    t_pair_close(&client);
+    t_pair_close(&server);
 }
 
 CASES_MAIN

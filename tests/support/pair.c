@@ -22,6 +22,7 @@ void t_pair_listen(t_pair *pair, const t_pair_opts *opts)
     t_record_init(&pair->record[1]);
     context.flags = opts->context_flags;
     context.features = opts->features;
+    context.config = opts->config;
     CHECK_OK(hws_context_open(&context, &pair->context));
     if (opts->worker[1] != NULL) {
         worker = *opts->worker[1];

@@ -18,6 +18,7 @@ typedef struct t_pair_opts {
     const char *host;                 /* null: 127.0.0.1 */
     const hws_worker_opts *worker[2]; /* further options of a worker; null: none */
     uint64_t features;                /* HWS_FEATURE_* of the context; 0: its default */
+    const char *const *config;        /* of the context; null: none */
 } t_pair_opts;
 
 typedef struct t_pair {
