@@ -379,14 +379,6 @@ static int32_t set_user_pairs(ucp_config_t *config, int profile, const char *con
     return 0;
 }
 
-/* A sender's piece must fit what receivers take, so who sets the one has chosen the other. */
-static bool is_users(const char *key, const char *const *pairs)
-{
-    if (strcmp(key, TX_SEGMENT) == 0 && hws__ucx_config_user(RX_SEGMENT, pairs) != NULL)
-        return true;
-    return hws__ucx_config_user(key, pairs) != NULL;
-}
-
 /* The bytes that UCX reads a size as, which is "16k", "1mb" or a number; `other` if it is none. */
 static size_t size_of(const char *text, size_t other)
 {
@@ -401,15 +393,15 @@ static size_t size_of(const char *text, size_t other)
 /* UCX ends a process that is sent a larger piece than it takes: it takes what peers send, and this one, at least. */
 static void take_whole_segments(ucp_config_t *config, int profile, const char *const *pairs)
 {
+    const size_t usual = size_of(SEGMENT, 0);
     const char *tx = hws__ucx_config_user(TX_SEGMENT, pairs);
-    const size_t usual = size_of(SEGMENT, 0), sent = size_of(tx, usual);
-    const size_t taken = size_of(hws__ucx_config_user(RX_SEGMENT, pairs), usual);
-    const char *least = sent > usual ? tx : SEGMENT;
+    const char *least = size_of(tx, 0) > usual ? tx : SEGMENT;
 
-    if (taken >= sent && taken >= usual)
+    if (size_of(hws__ucx_config_user(RX_SEGMENT, pairs), usual) >= size_of(least, 0))
         return;
     if (profile == HWS__PROFILE_MAIN)
-        hws__log(HWS_LOG_WARN, "TCP_RX_SEG_SIZE is %s: peers may send as much at once", least);
+        hws__log(HWS_LOG_WARN, "%s is raised to %s: peers may send as much at once", RX_SEGMENT,
+                 least);
     set_default(config, &(struct hws__kv){RX_SEGMENT, least});
 }
 
@@ -423,7 +415,7 @@ int32_t hws__ucx_config(int profile, const char *const *pairs, ucp_config_t **ou
     if (status != UCS_OK)
         return hws__fail_ucx(status, 0, "cannot read UCX's configuration");
     for (size_t i = 0; i < n; i++) {
-        if (is_fixed(profile, ours[i].key) || !is_users(ours[i].key, pairs))
+        if (is_fixed(profile, ours[i].key) || hws__ucx_config_user(ours[i].key, pairs) == NULL)
             set_default(config, &ours[i]);
     }
     if (profile == HWS__PROFILE_SHM)
