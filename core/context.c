@@ -199,8 +199,7 @@ ucp_context_h hws__context_shm(struct hws__context *c)
 {
     pthread_mutex_lock(&c->lock);
     if (c->shm == NULL &&
-        (!c->upgrades || c->ucx_rma || !hws__ucx_config_has_shm((const char *const *)c->config) ||
-         init_ucx(c, HWS__PROFILE_SHM, NULL, &c->shm) < 0)) {
+        (!c->upgrades || c->ucx_rma || init_ucx(c, HWS__PROFILE_SHM, NULL, &c->shm) < 0)) {
         c->shm = c->ucx; /* for good: keys of one are not for the other */
     }
     pthread_mutex_unlock(&c->lock);
@@ -378,6 +377,12 @@ static int32_t fill(struct hws__context *c, const hws_context_opts *o)
     c->no_network = hws__ucx_config_no_network((const char *const *)c->config);
     c->ipv6 = wants_ipv6(c);
     c->upgrades = profile == HWS__PROFILE_MAIN && hws__ucx_at_least(1, 14) && !hws__rdma_present();
+    if (c->upgrades && !hws__ucx_config_has_shm((const char *const *)c->config)) {
+        /* Nothing to go on by. An isolated worker offered all the same would know TCP, and keep for good the
+         * connection that the peer tries there, since it makes no progress before it is used. */
+        c->flags |= HWS_CONTEXT_NO_SHARED_MEMORY;
+        c->upgrades = false;
+    }
     hws__devices_read(&c->devices, !passes_bridges(c));
     if ((r = init_ucx(c, profile, NULL, &c->ucx)) == HWS_OK) {
         c->memory_types = memory_types(c->ucx);

@@ -86,7 +86,10 @@ static int32_t copy_options(struct hws__worker *w, const hws_worker_opts *o)
     }
     w->mode = o->mode;
     w->spin_ns = o->spin_ns != 0 ? o->spin_ns : HWS__SPIN_NS;
-    w->spares_wanted = o->spares == UINT32_MAX ? 0 : o->spares != 0 ? o->spares : 1;
+    w->spares_wanted = (w->context->flags & HWS_CONTEXT_NO_SHARED_MEMORY) || o->spares == UINT32_MAX
+                           ? 0
+                       : o->spares != 0 ? o->spares
+                                        : 1;
     w->multi_bytes_max = o->multi_bytes_max != 0 ? o->multi_bytes_max : UINT64_MAX;
     w->multi_count_max = o->multi_count_max != 0 ? o->multi_count_max : HWS__MULTI_COUNT;
     if (o->credit_bytes > HWS__CREDIT_BYTES_MAX) {

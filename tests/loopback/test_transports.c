@@ -1,9 +1,10 @@
 /*
  * Settings of transports. UCX_TLS without a network: connections are made all the same, and nothing but shared memory
- * carries data. Pieces of TCP of all sizes arrive.
+ * carries data; without shared memory: nothing else is tried. Pieces of TCP of all sizes arrive.
  */
 #include "support/cases.h"
 #include "support/pair.h"
+#include "support/proc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -115,6 +116,41 @@ CASE(a_peer_may_send_longer_segments)
     send_long(&client, endpoint, &server, server.worker[1]);
     t_pair_close(&client);
     t_pair_close(&server);
+}
+
+static void connect_and_close(t_pair *pair)
+{
+    hws_id ends[2];
+
+    t_pair_connect(pair, NULL, &ends[0], &ends[1]);
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(hws_close(ends[i]));
+        UNTIL(pair, hws_kind(ends[i]) == HWS_E_STALE);
+    }
+}
+
+/* No transport of the list is shared memory: no other connection may be tried beside the one by TCP, and stay. */
+CASE(connections_without_shared_memory_leave_no_descriptors)
+{
+    static const char *const lists[] = {"tcp", "self,tcp,cma", "tcp,cuda_copy,cuda_ipc"};
+
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        t_pair pair;
+        uint64_t before;
+
+        setenv("UCX_TLS", lists[i], 1);
+        t_pair_open(&pair, NULL);
+        exchange(&pair);
+        connect_and_close(&pair);
+        t_pair_idle(&pair, 300000000);
+        before = t_fd_count();
+        for (int k = 0; k < 12; k++) {
+            connect_and_close(&pair);
+        }
+        UNTIL(&pair, t_fd_count() <= before);
+        exchange(&pair);
+        t_pair_close(&pair);
+    }
 }
 
 CASES_MAIN
