@@ -25,7 +25,7 @@ static const char *reason_text(uint32_t reason)
         "isolated: the peer is on this machine and may use shared memory",
         "the peer is on another machine or in another IPC namespace",
         "no isolated worker was left, here or at the peer: TCP",
-        "TCP only, by an option here or at the peer",
+        "TCP only, by an option or UCX_TLS, here or at the peer",
         "isolated: the peer is a plain UCX program",
         "shared memory was tried and could not be set up: TCP",
         "by a worker's address: shares one UCX worker with other such peers"};

@@ -640,7 +640,7 @@ HWS_API int32_t hws_abort(hws_id endpoint);
 #define HWS_REASON_LOCAL 0      /* isolated: the peer may use shared memory */
 #define HWS_REASON_REMOTE 1     /* the peer is on another machine or in another IPC namespace */
 #define HWS_REASON_CAP 2        /* the cap on isolated workers was reached, here or at the peer */
-#define HWS_REASON_TCP_ONLY 3   /* asked for by an option, here or at the peer */
+#define HWS_REASON_TCP_ONLY 3   /* by an option or UCX_TLS, here or at the peer */
 #define HWS_REASON_RAW 4        /* isolated: a plain UCX program */
 #define HWS_REASON_SHM_FAILED 5 /* shared memory was tried and could not be set up */
 #define HWS_REASON_ADDRESS 6    /* by a worker's address: shares one UCX worker, see section 18 */

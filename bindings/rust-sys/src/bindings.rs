@@ -180,7 +180,7 @@ pub const HWS_REASON_LOCAL: u32 = 0;
 pub const HWS_REASON_REMOTE: u32 = 1;
 /// the cap on isolated workers was reached, here or at the peer
 pub const HWS_REASON_CAP: u32 = 2;
-/// asked for by an option, here or at the peer
+/// by an option or UCX_TLS, here or at the peer
 pub const HWS_REASON_TCP_ONLY: u32 = 3;
 /// isolated: a plain UCX program
 pub const HWS_REASON_RAW: u32 = 4;

@@ -169,7 +169,7 @@ class Reason(IntEnum):
     LOCAL = 0  # isolated: the peer may use shared memory
     REMOTE = 1  # the peer is on another machine or in another IPC namespace
     CAP = 2  # the cap on isolated workers was reached, here or at the peer
-    TCP_ONLY = 3  # asked for by an option, here or at the peer
+    TCP_ONLY = 3  # by an option or UCX_TLS, here or at the peer
     RAW = 4  # isolated: a plain UCX program
     SHM_FAILED = 5  # shared memory was tried and could not be set up
     ADDRESS = 6  # by a worker's address: shares one UCX worker, see section 18
