@@ -239,9 +239,8 @@ void hws__spares_return(struct hws__worker *w, struct hws__uworker *u)
     HWS__COUNT(w, isolated, -1);
     HWS__COUNT(w, isolated_total, -1);
     if (hws__context_shm(w->context) == w->context->ucx) {
-        retire(
-            w,
-            u); /* it knows TCP: the peer may have dialled it, which a spare would never take in */
+        /* It knows TCP: the peer may have dialled it, which a spare would never take in. */
+        retire(w, u);
         return;
     }
     deliver_isolated(w, WANT_SPARE, u);

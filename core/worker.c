@@ -79,6 +79,9 @@ static int32_t init_fds(struct hws__worker *w)
 
 static int32_t copy_options(struct hws__worker *w, const hws_worker_opts *o)
 {
+    bool no_spares =
+        o->spares == UINT32_MAX || (w->context->flags & HWS_CONTEXT_NO_SHARED_MEMORY) != 0;
+
     if (o->mode > HWS_PROGRESS_THREAD_POLLING ||
         (o->flags & ~(uint64_t)(HWS_WORKER_LATENCY | HWS_WORKER_STANDBY)) != 0) {
         return hws__fail(HWS_E_INVALID, 0, "mode %u, flags %#llx", o->mode,
@@ -86,10 +89,7 @@ static int32_t copy_options(struct hws__worker *w, const hws_worker_opts *o)
     }
     w->mode = o->mode;
     w->spin_ns = o->spin_ns != 0 ? o->spin_ns : HWS__SPIN_NS;
-    w->spares_wanted = (w->context->flags & HWS_CONTEXT_NO_SHARED_MEMORY) || o->spares == UINT32_MAX
-                           ? 0
-                       : o->spares != 0 ? o->spares
-                                        : 1;
+    w->spares_wanted = no_spares ? 0 : o->spares != 0 ? o->spares : 1;
     w->multi_bytes_max = o->multi_bytes_max != 0 ? o->multi_bytes_max : UINT64_MAX;
     w->multi_count_max = o->multi_count_max != 0 ? o->multi_count_max : HWS__MULTI_COUNT;
     if (o->credit_bytes > HWS__CREDIT_BYTES_MAX) {
