@@ -62,6 +62,9 @@ class HawserConnector(Connector):
             raise error(f"connecting to {self.prefix}{address}: {type(e).__name__}: {e}") from e
         try:
             return HawserComm(endpoint, self.prefix, deserialize)
+        except CommClosedError as e:  # as a reset that comes before the connection is made
+            endpoint.abort()
+            raise FatalCommClosedError(f"connecting to {self.prefix}{address}: {e}") from e
         except BaseException:
             endpoint.abort()
             raise
