@@ -5,6 +5,7 @@
 #include "options.h"
 #include "progress.h"
 #include "time.h"
+#include "turn.h"
 #include "worker.h"
 #include <errno.h>
 #include <poll.h>
@@ -273,11 +274,24 @@ static void sleep_for_events(struct hws__queue *q, uint64_t timeout_ns)
     poll(&p, 1, (int)(slice / 1000000 < 1000 ? (slice + 999999) / 1000000 : 1000));
 }
 
-static int32_t pop(struct hws__queue *q, hws_id id, hws_event *events, uint32_t count,
-                   uint64_t timeout_ns)
+/* Nanoseconds in which others ran. */
+static uint64_t give_way(void)
+{
+    uint64_t since = hws__now();
+
+    sched_yield();
+    return hws__now() - since;
+}
+
+/* Rounds without work between looks whether another waiter should run. */
+#define ROUNDS 8
+
+/* `w` is the only feeder, or null. */
+static int32_t pop(struct hws__queue *q, struct hws__worker *w, hws_id id, hws_event *events,
+                   uint32_t count, uint64_t timeout_ns)
 {
     uint64_t end = 0, spin_end = 0;
-    uint32_t n;
+    uint32_t n, empty = 0;
 
     for (bool worked = false;; worked = true) {
         pthread_mutex_lock(&q->lock);
@@ -304,8 +318,12 @@ static int32_t pop(struct hws__queue *q, hws_id id, hws_event *events, uint32_t 
             end = hws__deadline(now, timeout_ns);
             spin_end = now + HWS__SPIN_NS;
         }
-        if (work(q) == 0 && !spin) {
+        if (work(q) != 0) {
+            empty = 0;
+        } else if (!spin) {
             sleep_for_events(q, hws__left(end));
+        } else if (w != NULL && ++empty % ROUNDS == 0 && hws__turn_over(w)) {
+            spin_end += give_way();
         }
     }
 }
@@ -332,7 +350,7 @@ int32_t hws_queue_pop(hws_id id, hws_event *events, uint32_t count, uint64_t tim
     if (w != NULL) {
         hws__wait_enter(w);
     }
-    r = pop(q, id, events, count, timeout_ns);
+    r = pop(q, w, id, events, count, timeout_ns);
     if (w != NULL) {
         hws__wait_leave(w);
     }

@@ -3,6 +3,7 @@
 #include "guard.h"
 #include "progress.h"
 #include "time.h"
+#include "turn.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -30,7 +31,16 @@ static bool op_ended(const struct hws__op *op, hws_id id)
 /* Sweeps with work between looks at the clock: there may always be some. */
 #define BUSY_LOOK 256u
 
-/* Progress as the owner until it is over, late, or somebody needs the worker. False: late. */
+static void give_up(struct hws__worker *w)
+{
+    hws__hand_over(w);
+    hws__own_release(w);
+}
+
+/*
+ * Progress as the owner until it is over, late, or somebody needs or has got the worker, which is given up.
+ * False: late.
+ */
 static bool wait_as_owner(struct wait *t)
 {
     struct hws__worker *w = t->worker;
@@ -42,12 +52,13 @@ static bool wait_as_owner(struct wait *t)
 
         t->done += (uint64_t)done;
         if (atomic_load_explicit(&w->obj.want, memory_order_relaxed) != 0) {
-            return true;
+            break;
         }
         if (done != 0) {
             start = 0;
             empty = 0;
             if (++busy % BUSY_LOOK == 0 && t->end != UINT64_MAX && hws__now() >= t->end) {
+                give_up(w);
                 return false;
             }
             continue;
@@ -55,9 +66,12 @@ static bool wait_as_owner(struct wait *t)
         if (++empty % 32 != 0) {
             continue;
         }
-        /* Another waiter of this worker may need this very core to go on. */
-        if (atomic_load_explicit(&w->waiters, memory_order_relaxed) > 1) {
+        if (hws__turn_over(w)) {
+            give_up(w);
             sched_yield();
+            if (!hws__own_try(w)) {
+                return true;
+            }
         } else {
             hws__spin_yield(w);
         }
@@ -66,6 +80,7 @@ static bool wait_as_owner(struct wait *t)
 
             start = start == 0 ? now : start;
             if (now >= t->end) {
+                give_up(w);
                 return false;
             }
             if (now - start >= w->spin_ns) {
@@ -74,6 +89,7 @@ static bool wait_as_owner(struct wait *t)
             }
         }
     }
+    give_up(w);
     return true;
 }
 
@@ -88,11 +104,13 @@ static void wait_beside_owner(struct wait *t)
         if (t->over(t) || atomic_load_explicit(&w->obj.owner, memory_order_relaxed) == 0) {
             return;
         }
-        if (i % 8 == 7) {
+        if (i % 8 == 7 || hws__turn_over(w)) {
             sched_yield();
+        } else {
+            hws__pause();
         }
-        hws__pause();
     }
+    atomic_fetch_add(&w->baton_sleepers, 1);
     baton = atomic_load(&w->baton);
     if (t->op != NULL) {
         atomic_compare_exchange_strong(&t->op->done, &pending, HWS__SLEPT_ON);
@@ -107,14 +125,24 @@ static void wait_beside_owner(struct wait *t)
     if (!t->over(t) && atomic_load(&w->obj.owner) != 0) {
         hws__futex_wait(&w->baton, baton, left < HWS__LOOK_NS ? left : HWS__LOOK_NS);
     }
+    atomic_fetch_sub(&w->baton_sleepers, 1);
+}
+
+/* Who counts itself as a sleeper only now still sees, by the baton, that it must look again. */
+static void wake_sleepers(struct hws__worker *w, int32_t count)
+{
+    atomic_fetch_add(&w->baton, 1);
+    if (atomic_load(&w->baton_sleepers) != 0) {
+        hws__turn_woken(w);
+        hws__futex_wake(&w->baton, count);
+    }
 }
 
 /* Leave: another waiter, or the progress thread where it parked for long, takes over. */
 void hws__wait_leave(struct hws__worker *w)
 {
     if (atomic_fetch_sub(&w->waiters, 1) > 1) {
-        atomic_fetch_add(&w->baton, 1);
-        hws__futex_wake(&w->baton, 1);
+        wake_sleepers(w, 1);
     } else if (atomic_load_explicit(&w->thread_parked, memory_order_relaxed) == 2) {
         atomic_store(&w->thread_parked, 0);
         hws__futex_wake(&w->thread_parked, 1);
@@ -123,8 +151,7 @@ void hws__wait_leave(struct hws__worker *w)
 
 void hws__wake_waiters(struct hws__worker *w)
 {
-    atomic_fetch_add(&w->baton, 1);
-    hws__futex_wake(&w->baton, INT32_MAX);
+    wake_sleepers(w, INT32_MAX);
 }
 
 /* Wait until it is over or late. */
@@ -146,8 +173,6 @@ static void wait_run(struct wait *t, uint64_t timeout_ns)
 
         if (hws__own_try(w)) {
             go_on = wait_as_owner(t);
-            hws__hand_over(w);
-            hws__own_release(w);
             if (atomic_load_explicit(&w->obj.want, memory_order_relaxed) != 0) {
                 sched_yield();
                 go_on = go_on && (t->end == UINT64_MAX || hws__now() < t->end);

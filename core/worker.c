@@ -532,8 +532,7 @@ int32_t hws_worker_signal(hws_id id)
         return r;
     }
     atomic_fetch_add(&w->pokes, 1);
-    atomic_fetch_add(&w->baton, 1);
-    hws__futex_wake(&w->baton, INT32_MAX);
+    hws__wake_waiters(w);
     hws__wake(w);
     return HWS_OK;
 }

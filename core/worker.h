@@ -14,6 +14,8 @@
 #include "uworker.h"
 
 #define HWS__SPIN_NS 50000u
+/* Cores that turn.h tells apart. */
+#define HWS__TURNS 32u
 
 /** The handler of an active-message id. */
 struct hws__am_handler {
@@ -158,7 +160,9 @@ struct hws__worker {
     _Atomic bool asked;     /* see hws__obj.asked */
     _Atomic uint32_t pokes; /* calls of hws_worker_signal() */
     _Atomic uint32_t baton; /* futex: waiters that are not the owner sleep on it */
-    _Atomic uint32_t jobs;  /* background jobs that will come back */
+    _Atomic uint32_t baton_sleepers;
+    _Atomic uintptr_t turns[HWS__TURNS]; /* the last waiter on each core, see turn.h */
+    _Atomic uint32_t jobs;               /* background jobs that will come back */
 
     pthread_t thread;
     bool thread_running; /* or about to: the thread ends the worker, see hws__worker_ended() */

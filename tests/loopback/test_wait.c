@@ -5,7 +5,11 @@
 #include "support/pair.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define ALL UINT64_MAX
 #define MANY 64
@@ -320,6 +324,99 @@ CASE(many_threads_manual)
 CASE(many_threads_with_progress_thread)
 {
     waiting_threads(HWS_PROGRESS_THREAD);
+}
+
+struct speaker {
+    t_pair *pair;
+    int side;
+    uint64_t tag;
+    hws_id queue; /* 0: waits for the operations */
+};
+
+#define TURNS 2000
+
+static void receive_one(const struct speaker *s, hws_id op, hws_event *event)
+{
+    if (s->queue != 0) {
+        CHECK_EQ(hws_queue_pop(s->queue, event, 1, t_patience()), 1);
+    } else {
+        CHECK_OK(hws_wait(op, t_patience(), event));
+    }
+    CHECK_OK(event->status);
+}
+
+static void say(const struct speaker *s, const uint64_t *what)
+{
+    hws_op_opts opts = {.struct_size = sizeof(opts), .flags = HWS_OP_INLINE | HWS_OP_DETACHED};
+
+    CHECK(hws_tag_send(s->pair->endpoint[s->side], what, 8, s->tag, &opts, NULL) >= 0);
+}
+
+static void *speak(void *arg)
+{
+    const struct speaker *s = arg;
+    hws_op_opts opts = {.struct_size = sizeof(opts), .queue = s->queue};
+    uint64_t in = 0;
+    hws_event event;
+
+    for (uint64_t i = 0; i < TURNS; i++) {
+        hws_id op = 0;
+
+        CHECK_OK(hws_tag_recv(s->pair->endpoint[s->side], &in, 8, s->tag, ALL, &opts, &op));
+        if (s->side == 0) {
+            say(s, &i);
+        }
+        receive_one(s, op, &event);
+        CHECK_EQ(in, i);
+        if (s->side == 1) {
+            say(s, &in);
+        }
+    }
+    return NULL;
+}
+
+/* Two conversations, the threads of which have one core: they give way to each other, and need not sleep for each message. */
+static void one_core(bool queues, long most_sleeps)
+{
+    t_pair pair;
+    pthread_t threads[4];
+    struct speaker speakers[4];
+    struct rusage before, after;
+    cpu_set_t all, one;
+
+    t_pair_open(&pair, NULL);
+    CHECK_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    CHECK_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+    getrusage(RUSAGE_SELF, &before);
+    for (int i = 0; i < 4; i++) {
+        speakers[i] = (struct speaker){.pair = &pair, .side = i % 2, .tag = (uint64_t)i / 2};
+        if (queues) {
+            CHECK_OK(hws_queue_open(NULL, &speakers[i].queue));
+        }
+        CHECK_EQ(pthread_create(&threads[i], NULL, speak, &speakers[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        CHECK_EQ(pthread_join(threads[i], NULL), 0);
+        CHECK(!queues || hws_close(speakers[i].queue) == HWS_OK);
+    }
+    getrusage(RUSAGE_SELF, &after);
+    CHECK_EQ(sched_setaffinity(0, sizeof(all), &all), 0);
+    printf("slept %ld times, gave way %ld times\n", after.ru_nvcsw - before.ru_nvcsw,
+           after.ru_nivcsw - before.ru_nivcsw);
+    CHECK(after.ru_nvcsw - before.ru_nvcsw < most_sleeps);
+    t_pair_close(&pair);
+}
+
+CASE(waiters_on_one_core_take_turns)
+{
+    one_core(false, TURNS / 4);
+}
+
+CASE(poppers_on_one_core_take_turns)
+{
+    one_core(true, 2L * TURNS);
 }
 
 CASES_MAIN
