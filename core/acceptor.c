@@ -40,6 +40,7 @@ static bool note(int fd, void *arg)
     uint16_t port = hws__sockets_listening(fd), wire = htons(port);
 
     if (port != 0 && memmem(s->address, s->length, &wire, sizeof wire) != NULL && !is_noted(fd)) {
+        hws__sockets_close_on_exec(fd);
         a->at[a->count].fd = fd;
         a->at[a->count++].port = port;
     }

@@ -185,19 +185,10 @@ static void give_way(uint32_t rounds)
     }
 }
 
-int32_t hws_close_wait(hws_id id, uint64_t timeout_ns)
+static int32_t wait_until_closed(hws_id id, uint64_t end)
 {
-    uint64_t end = hws__deadline(timeout_ns == HWS_FOREVER ? 0 : hws__now(), timeout_ns);
     hws_id workers[64];
-    int32_t r;
 
-    HWS__ENTER();
-    if (hws__in_callback()) {
-        return hws__fail(HWS_E_DEADLOCK, id, "hws_close_wait inside a callback");
-    }
-    if ((r = hws_close(id)) < 0) {
-        return r;
-    }
     for (uint32_t rounds = 0; hws__obj_find(&hws__objects, id) != NULL; rounds++) {
         uint32_t n = workers_of(id, workers, 64);
 
@@ -225,6 +216,25 @@ int32_t hws_close_wait(hws_id id, uint64_t timeout_ns)
         give_way(rounds);
     }
     return HWS_OK;
+}
+
+int32_t hws_close_wait(hws_id id, uint64_t timeout_ns)
+{
+    uint64_t end = hws__deadline(timeout_ns == HWS_FOREVER ? 0 : hws__now(), timeout_ns);
+    int32_t r;
+    int state;
+
+    HWS__ENTER();
+    if (hws__in_callback()) {
+        return hws__fail(HWS_E_DEADLOCK, id, "hws_close_wait inside a callback");
+    }
+    if ((r = hws_close(id)) < 0) {
+        return r;
+    }
+    state = hws__uncancellable();
+    r = wait_until_closed(id, end);
+    pthread_setcancelstate(state, NULL);
+    return r;
 }
 
 int32_t hws_user_set(hws_id id, uint64_t user)

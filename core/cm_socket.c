@@ -33,15 +33,37 @@ uint16_t hws__cm_port(ucp_ep_h ucx)
                                                         : 0;
 }
 
-bool hws__cm_answered(uint16_t port, const struct sockaddr_storage *peer)
+/* The socket of a dial, connected or not. */
+static int dialled(uint16_t port, const struct sockaddr_storage *peer)
 {
     int fd = port != 0 ? hws__sockets_find(port, NULL, NULL) : -1;
+
+    return port != 0 && fd < 0 ? hws__sockets_find(port, NULL, peer) : fd;
+}
+
+static void keep_from_children(int fd)
+{
+    if (fd >= 0) {
+        hws__sockets_close_on_exec(fd);
+    }
+}
+
+void hws__cm_dialled(uint16_t port, const struct sockaddr_storage *peer)
+{
+    keep_from_children(dialled(port, peer));
+}
+
+void hws__cm_accepted(uint16_t port, const struct sockaddr_storage *client)
+{
+    keep_from_children(hws__sockets_find(port, NULL, client));
+}
+
+bool hws__cm_answered(uint16_t port, const struct sockaddr_storage *peer)
+{
+    int fd = dialled(port, peer);
     struct tcp_info t = {0};
     socklen_t length = sizeof t;
 
-    if (port != 0 && fd < 0) {
-        fd = hws__sockets_find(port, NULL, peer); /* still connected */
-    }
     /* The wish to connect counts as a byte. */
     return fd >= 0 && getsockopt(fd, IPPROTO_TCP, TCP_INFO, &t, &length) == 0 &&
            t.tcpi_bytes_acked != 0;
@@ -57,7 +79,11 @@ void hws__cm_pause(struct hws__uworker *u, const struct sockaddr_storage *client
 {
     int fd = hws__sockets_find(port, NULL, client);
 
-    if (fd >= 0 && pause_fd(fd)) {
+    if (fd < 0) {
+        return;
+    }
+    hws__sockets_close_on_exec(fd);
+    if (pause_fd(fd)) {
         hws__ucx.ucp_worker_progress(u->ucx);
     }
 }

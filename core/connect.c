@@ -141,6 +141,7 @@ void hws__dial_on(struct hws__endpoint *ep, struct hws__uworker *u)
     }
     ep->phase = HWS__PHASE_HELLO;
     ep->dial_port = hws__cm_port(ucx);
+    hws__cm_dialled(ep->dial_port, to);
     if (ep->address_count - ep->address_next > 1 && ep->connect != NULL) {
         /* An address that swallows everything must leave time for the others. */
         hws__endpoint_deadline(ep, hws__left(ep->connect->deadline) /
@@ -314,6 +315,10 @@ static int32_t connect_run(struct hws__post *p)
         return hws__fail(HWS_E_NO_MEMORY, p->source, "no memory for a deadline");
     }
     hws__list_append(&w->endpoints, &ep->link);
+    if (atomic_load(&ep->obj.asked) != 0) { /* by who did not find it in the list */
+        atomic_store(&w->asked, true);
+        w->todo = true;
+    }
     HWS__COUNT(w, endpoints, 1);
     p->ep = ep;
     if ((op = hws__op_take(p)) == NULL) {

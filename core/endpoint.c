@@ -719,6 +719,9 @@ static int32_t command(hws_id id, void (*fn)(struct hws__worker *, void *), uint
         hws__ask(w, &ep->obj, asked);
         return HWS_OK;
     }
+    if (!nested && atomic_load(&w->submissions) != NULL) {
+        hws__submissions_run(w); /* the connect may be one of them */
+    }
     fn(w, (void *)(uintptr_t)id);
     hws__disown(w, nested);
     if (!nested) {

@@ -18,6 +18,7 @@
 #define HWS_CORE_PROGRESS_H
 
 #include "own.h"
+#include <pthread.h>
 #include <sched.h>
 
 /** How often waiters and the progress thread look whether the owner is still at work. */
@@ -109,6 +110,15 @@ static inline void hws__spin_yield(const struct hws__worker *w)
  * would wake who sleeps. Owner only.
  */
 void hws__refused_by_ucx(struct hws__uworker *u);
+
+/** No wait is a cancellation point of POSIX threads: what it counts must be counted back. What to set the state back to. */
+static inline int hws__uncancellable(void)
+{
+    int state;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    return state;
+}
 
 /** Take the signal of hws__wake() back. Owner only. */
 void hws__wakefd_drain(struct hws__worker *w);

@@ -333,6 +333,7 @@ int32_t hws_queue_pop(hws_id id, hws_event *events, uint32_t count, uint64_t tim
     struct hws__worker *w = NULL;
     struct hws__queue *q;
     int32_t r = HWS_OK;
+    int state;
 
     HWS__ENTER();
     if (events == NULL || count == 0) {
@@ -344,9 +345,13 @@ int32_t hws_queue_pop(hws_id id, hws_event *events, uint32_t count, uint64_t tim
     if (hws__in_callback()) {
         return hws__fail(HWS_E_DEADLOCK, id, "hws_queue_pop inside a callback");
     }
-    if (timeout_ns != 0 && q->feeder_count == 1) {
+    if (timeout_ns == 0) {
+        return pop(q, NULL, id, events, count, 0);
+    }
+    if (q->feeder_count == 1) {
         w = hws__obj_find(&hws__objects, q->feeders[0]);
     }
+    state = hws__uncancellable();
     if (w != NULL) {
         hws__wait_enter(w);
     }
@@ -354,6 +359,7 @@ int32_t hws_queue_pop(hws_id id, hws_event *events, uint32_t count, uint64_t tim
     if (w != NULL) {
         hws__wait_leave(w);
     }
+    pthread_setcancelstate(state, NULL);
     return r;
 }
 

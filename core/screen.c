@@ -51,6 +51,7 @@ static bool screen(int fd, void *arg)
     const struct sock_fprog filter = {.len = sizeof program / sizeof *program, .filter = program};
 
     if (hws__sockets_listens(fd, *(const uint16_t *)arg)) {
+        hws__sockets_close_on_exec(fd);
         /* Accepted connections inherit it. A kernel that refuses leaves things as they were. */
         setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter);
     }

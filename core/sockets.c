@@ -1,6 +1,7 @@
 #include "sockets.h"
 #include "address.h"
 #include <dirent.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <linux/sockios.h>
 #include <netinet/tcp.h>
@@ -87,12 +88,22 @@ static bool on_one_host(int fd)
     return text[0][0] != '\0' && strcmp(text[0], text[1]) == 0;
 }
 
+void hws__sockets_close_on_exec(int fd)
+{
+    int flags = fcntl(fd, F_GETFD);
+
+    if (flags >= 0 && (flags & FD_CLOEXEC) == 0) {
+        fcntl(fd, F_SETFD, flags | FD_CLOEXEC);
+    }
+}
+
 static void keep_alive(const struct hws__watched *w, void *arg)
 {
     int fd = w->fd;
     const struct hws__silence *s = arg;
     const int on = 1;
 
+    hws__sockets_close_on_exec(fd);
     if (option(fd, SO_PROTOCOL) == IPPROTO_TCP && option(fd, SO_KEEPALIVE) == 0) {
         s = on_one_host(fd) ? hws__silence_on_one_host(s) : s;
         setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &s->idle_s, sizeof s->idle_s);

@@ -52,6 +52,12 @@ struct hws__hosts {
 void hws__sockets_silent(int efd, struct hws__hosts *hosts);
 bool hws__sockets_has_host(const struct hws__hosts *hosts, const struct sockaddr_storage *peer);
 
+/**
+ * Keep one of UCX's sockets, which it opens without that flag, from programs that this one starts: with a copy in another process
+ * the peer would not learn of this one's end, and a port would stay taken.
+ */
+void hws__sockets_close_on_exec(int fd);
+
 /** What a socket is, as long as it is open, whatever its number; 0: no socket. */
 uint64_t hws__sockets_inode(int fd);
 /** Call fn with each descriptor of this process until it returns true. Returns that one, or -1. */

@@ -5,13 +5,23 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
+
+/* Beyond the limit of a file's size ftruncate() ends the process, by a signal. */
+static bool may_be_long(uint64_t size)
+{
+    struct rlimit limit;
+
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= size;
+}
 
 static void *map(int fd)
 {
     void *at;
 
-    if (ftruncate(fd, sizeof(struct hws__stats_page)) != 0 ||
+    if (!may_be_long(sizeof(struct hws__stats_page)) ||
+        ftruncate(fd, sizeof(struct hws__stats_page)) != 0 ||
         /* So that it can be read without fear of a hole. */
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
         return NULL;

@@ -158,6 +158,7 @@ void hws__wake_waiters(struct hws__worker *w)
 static void wait_run(struct wait *t, uint64_t timeout_ns)
 {
     struct hws__worker *w = t->worker;
+    int state;
 
     if (timeout_ns == 0) {
         if (hws__own_try(w)) {
@@ -167,6 +168,7 @@ static void wait_run(struct wait *t, uint64_t timeout_ns)
         return;
     }
     t->end = hws__deadline(timeout_ns == HWS_FOREVER ? 0 : hws__now(), timeout_ns);
+    state = hws__uncancellable();
     hws__wait_enter(w);
     while (!t->over(t)) {
         bool go_on = true;
@@ -186,6 +188,7 @@ static void wait_run(struct wait *t, uint64_t timeout_ns)
         }
     }
     hws__wait_leave(w);
+    pthread_setcancelstate(state, NULL);
 }
 
 static _Thread_local char detail_text[96];

@@ -296,6 +296,8 @@ static void close_command(struct hws__worker *w, void *arg)
     }
     w->closing = true;
     w->tick = HWS__TICK;
+    w->dead_count++; /* what kept some is of no account from now on */
+    w->todo = true;
     for (struct hws__list *n = w->listeners.next, *next; n != &w->listeners; n = next) {
         next = n->next;
         hws__listener_close(hws__container(n, struct hws__listener, link));

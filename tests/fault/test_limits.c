@@ -149,6 +149,17 @@ CASE(descriptors_of_the_first_context)
     }
 }
 
+/* The page of counters is a file of its own, in memory: where it may not be so long there is none. */
+CASE(length_of_files)
+{
+    t_pair pair;
+
+    limit(RLIMIT_FSIZE, 32768);
+    t_pair_open(&pair, NULL);
+    echo(&pair);
+    t_pair_close(&pair);
+}
+
 CASE_BOTH(descriptors)
 {
     run_short(flags);

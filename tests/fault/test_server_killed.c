@@ -10,9 +10,11 @@
 
 #include <hawser.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define AM_PING 1
 #define AM_PONG 2
@@ -25,6 +27,17 @@
 static hws_id context, worker;
 static int pongs;
 
+/* A program that outlives a killed server keeps nothing of its connections open. */
+static void start_program(void)
+{
+    static pid_t pid;
+    char *args[] = {"sleep", "2", NULL};
+
+    if (pid == 0) {
+        CHECK_EQ(posix_spawnp(&pid, args[0], NULL, NULL, args, environ), 0);
+    }
+}
+
 static void on_message(void *arg, const hws_event *event)
 {
     static uint64_t payload;
@@ -33,6 +46,7 @@ static void on_message(void *arg, const hws_event *event)
 
     (void)arg;
     if (event->status == HWS_OK && event->tag == AM_PING) {
+        start_program();
         (void)hws_am_send(detail->endpoint, AM_PONG, NULL, 0, &payload, 8, &opts, NULL);
     } else if (event->status == HWS_OK && event->tag == AM_PONG) {
         pongs++;

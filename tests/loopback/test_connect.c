@@ -506,6 +506,27 @@ CASE(closed_while_connecting)
     t_pair_close(&pair);
 }
 
+/* Beside a thread that owns the worker: the connect itself may still be on its way to it. */
+CASE(given_up_at_once_beside_a_thread)
+{
+    t_pair_opts opts = {.mode = HWS_PROGRESS_THREAD_POLLING};
+    t_pair pair;
+    uint16_t port;
+    int fd = silent_listener(&port);
+    hws_id client[300];
+
+    t_pair_listen(&pair, &opts);
+    for (int i = 0; i < 300; i++) {
+        client[i] = dial(&pair, "127.0.0.1", port, 0, NULL);
+        CHECK_OK(i % 4 ? hws_abort(client[i]) : hws_close(client[i]));
+    }
+    for (int i = 0; i < 300; i++) {
+        CHECK_CODE(connected(&pair, client[i]).event.status, HWS_E_CANCELED);
+    }
+    close(fd);
+    t_pair_close(&pair);
+}
+
 CASE(closed_at_once)
 {
     t_pair pair;

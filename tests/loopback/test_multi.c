@@ -627,7 +627,7 @@ CASE(inline_result)
 /* A connection that ends at every stage: one final event each, nothing left behind. */
 CASE_BOTH(cut_off)
 {
-    enum { UNMATCHED, LISTED, FETCHING, MATCHING, STAGES };
+    enum { UNMATCHED, LISTED, FETCHING, RECEIVING, MATCHING, STAGES };
 
     for (int stage = 0; stage < STAGES; stage++) {
         t_pair pair;
@@ -645,7 +645,7 @@ CASE_BOTH(cut_off)
             waiting(&pair, pair.worker[1], 1);
         }
         if (stage != UNMATCHED) {
-            recv = post_recv(pair.endpoint[1], 1, ALL, HWS_MULTI_LIST);
+            recv = post_recv(pair.endpoint[1], 1, ALL, stage == RECEIVING ? 0 : HWS_MULTI_LIST);
         }
         if (stage == LISTED || stage == FETCHING) {
             buffer = ((const hws_multi_detail *)WAIT_OK(&pair, recv).detail)->buffer;
@@ -655,7 +655,7 @@ CASE_BOTH(cut_off)
         }
         CHECK_OK(hws_abort(pair.endpoint[0]));
         if (send != 0) {
-            CHECK(WAIT(&pair, send).status < 0 || stage == FETCHING);
+            CHECK(WAIT(&pair, send).status < 0 || stage == FETCHING || stage == RECEIVING);
         }
         UNTIL(&pair, t_record_kinds(&pair.record[1], HWS_EVENT_DISCONNECTED, 0) == 1);
         CHECK_EQ(t_stats(pair.worker[1]).unexpected, 0);
@@ -671,6 +671,9 @@ CASE_BOTH(cut_off)
         }
         if (stage == MATCHING) {
             CHECK(WAIT(&pair, recv).status < 0);
+        }
+        if (stage == RECEIVING && (event = WAIT(&pair, recv)).status == HWS_OK) {
+            CHECK_OK(hws_close(((const hws_multi_detail *)event.detail)->buffer));
         }
         for (int i = 0; i < 4; i++) {
             free(to[i].base);

@@ -202,7 +202,7 @@ PyObject *op_posted(struct op *op, int32_t r)
         Py_DECREF((PyObject *)op);
         return raise_last(r);
     }
-    if (op->result == RESULT_NONE) {
+    if (op->result == RESULT_NONE && op->back == BACK_NONE) {
         struct op *done = op->core->done;
 
         Py_INCREF((PyObject *)done);

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import pickle
 import random
 import sys
 import weakref
@@ -430,3 +431,40 @@ async def test_turns_are_kept(pair):
 
         await asyncio.gather(bystander(), *map(serve, tags), *map(ask, tags))
         assert order == ["bystander", "answered"]
+
+
+async def test_a_fetch_that_was_interrupted_gives_its_message_back(pair):
+    """Also where the data was here at once: one await in many gives the loop its turn all the same."""
+    client, server = pair
+    for i in range(100000):
+        await client.send_multi([b"%05d" % i, b"xx"], 6)
+        segments = await server.recv_multi(6)
+        fetch = segments.fetch([bytearray(n) for n in segments.lengths])
+        try:
+            turn = fetch.send(None)
+        except StopIteration:
+            continue
+        assert turn is None
+        with pytest.raises(asyncio.CancelledError):
+            fetch.throw(asyncio.CancelledError())
+        segments = await asyncio.wait_for(server.recv_multi(6), 30)
+        parts = [bytearray(n) for n in segments.lengths]
+        await segments.fetch(parts)
+        assert parts == [b"%05d" % i, b"xx"]
+        break
+    else:
+        pytest.fail("the loop never got its turn")
+
+
+async def test_an_object_without_memory_comes_again(pair):
+    client, server = pair
+    data = bytes(100000)
+    sending = client.send_obj(pickle.PickleBuffer(data), 3)
+
+    def none(n):
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        await server.recv_obj(3, allocator=none)
+    assert bytes(await asyncio.wait_for(server.recv_obj(3), 30)) == data
+    await sending

@@ -54,6 +54,44 @@ asyncio.run(main())
     assert (code, output) == (0, "")
 
 
+@pytest.mark.parametrize("how", ["loops", "threads"])
+def test_default_workers_go_with_their_users(how):
+    """Each loop, and each thread with hawser.sync, has one; those of closed loops and ended threads are closed."""
+    code, output = run_script(
+        ECHO
+        + f"""
+import os, threading, time, hawser.sync
+
+def talk():
+    with hawser.sync.listen() as listener, hawser.sync.connect("127.0.0.1", listener.port) as client:
+        with listener.accept() as server:
+            client.send(b"x", 1)
+            assert server.recv(tag=1) == b"x"
+
+def once():
+    if {how == "loops"}:
+        asyncio.run(echo())
+    else:
+        thread = threading.Thread(target=talk)
+        thread.start()
+        thread.join()
+
+def few():
+    for _ in range(100):
+        if len(os.listdir("/proc/self/fd")) <= first + 30:
+            return True
+        time.sleep(0.1)
+
+once()
+first = len(os.listdir("/proc/self/fd"))
+for _ in range(8):
+    once()
+assert few(), (first, len(os.listdir("/proc/self/fd")))
+"""
+    )
+    assert (code, output) == (0, "")
+
+
 def test_unclosed_warns():
     code, output = run_script(
         ECHO

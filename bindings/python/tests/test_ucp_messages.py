@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import gc
 import random
 import time
 
@@ -322,3 +323,19 @@ async def test_active_messages_that_come_as_the_time_is_up():
     await client.send(b"!")
     listener.close()
     await client.close()
+
+
+async def test_a_handler_that_waits_for_an_active_message_is_kept():
+    """Nobody else holds its task."""
+
+    async def echo(ep):
+        await ep.am_send(await ep.am_recv())
+
+    listener = ucp.create_listener(echo)
+    client = await ucp.create_endpoint("127.0.0.1", listener.port)
+    await asyncio.sleep(0.1)
+    gc.collect()
+    await client.am_send(b"abc")
+    assert bytes(await asyncio.wait_for(client.am_recv(), 30)) == b"abc"
+    await client.close()
+    listener.close()

@@ -290,7 +290,7 @@ async def test_probe_after_the_peer_left(what):
 # ---- Endings ----
 
 
-@pytest.mark.parametrize("what", ["am", "tag", "multi"])
+@pytest.mark.parametrize("what", ["am", "tag", "multi", "force", "worker"])
 async def test_a_cancelled_receive_takes_no_message(what):
     """Neither the one that comes next, nor the one that came before the receiver went on."""
     listener, kept, client = await pair()
@@ -301,12 +301,19 @@ async def test_a_cancelled_receive_takes_no_message(what):
             return bytes((await kept[0].am_recv_with_header())[0])
         if what == "multi":
             return bytes((await kept[0].recv_multi())[0])
-        await kept[0].recv(into)
+        if what == "worker":
+            await ucxx.recv(into, 77)
+        elif what == "force":
+            await kept[0].recv(into, tag=77, force_tag=True)
+        else:
+            await kept[0].recv(into)
         return bytes(into)
 
     def send(data):
         if what == "am":
             return client.am_send(data, user_header=data)
+        if what in ("force", "worker"):
+            return client.send(data, tag=77, force_tag=True)
         return client.send_multi([data]) if what == "multi" else client.send(data)
 
     for _ in range(3):

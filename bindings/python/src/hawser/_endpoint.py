@@ -10,7 +10,7 @@ from typing import Any
 
 from . import _constants as c
 from . import _core, _errors
-from ._objects import from_buffers, to_buffers
+from ._objects import from_buffers, memory_for, to_buffers
 from ._remote import Plan, RemoteKey, check_views
 from ._worker import Message, Messages, Probed, Waiters, Worker, default_worker, log, probe, within
 
@@ -126,7 +126,7 @@ class Endpoint(_core.Endpoint):
         allocator: makes the memory of its large parts, from a number of bytes.
         """
         segments = await self.recv_multi(tag, mask, timeout)
-        parts = [(allocator if i else bytearray)(n) for i, n in enumerate(segments.lengths)]
+        parts = memory_for(segments, bytearray, allocator)
         await segments.fetch(parts, timeout)
         return from_buffers(parts)
 

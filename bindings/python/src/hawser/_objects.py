@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
+from collections.abc import Callable
 from typing import Any
+
+from . import _errors
 
 
 def to_buffers(obj: Any) -> list[Any]:
@@ -24,3 +28,13 @@ def to_buffers(obj: Any) -> list[Any]:
 def from_buffers(parts: list[Any]) -> Any:
     """The object again; the parts' memory becomes the object's."""
     return pickle.loads(parts[0], buffers=parts[1:])
+
+
+def memory_for(segments: Any, first: Callable[[int], Any], others: Callable[[int], Any]) -> list[Any]:
+    """Memory for the parts of a message. Where there is none the message goes back: the next receive gets it."""
+    try:
+        return [(others if i else first)(n) for i, n in enumerate(segments.lengths)]
+    except BaseException:
+        with contextlib.suppress(_errors.HawserError):
+            segments.put_back()
+        raise

@@ -7,6 +7,7 @@ import collections
 import contextlib
 import functools
 import logging
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -82,6 +83,10 @@ class Worker(_core.Worker):
     @property
     def closed(self) -> bool:
         return self._state == "closed"
+
+    def unused(self) -> bool:
+        """Whether everything that was made on it is closed."""
+        return not self._accepting and not self._leaving and all(x.closed for x in list(self._objects.values()))
 
     # ---- Events ----
 
@@ -408,19 +413,34 @@ async def within(operation: _core.Operation, seconds: float) -> Any:
 
 
 _defaults: weakref.WeakKeyDictionary[Any, Worker] = weakref.WeakKeyDictionary()
+_defaults_lock = threading.Lock()
 _context: Context | None = None
 
 
 def default_worker() -> Worker:
-    """The worker of the running event loop: opened at its first use, closed when Python ends."""
+    """The worker of the running event loop: opened at its first use, closed when Python ends, or as another loop
+    opens one after this loop was closed and everything on the worker."""
     global _context
     loop = _core.running_loop()
     worker = _defaults.get(loop)
     if worker is None or worker._state != "open":
-        if _context is None or _context.closed:
-            _context = Context()
-        worker = _defaults[loop] = Worker(_context)
+        with _defaults_lock:
+            for old in [x for x in _defaults if x.is_closed() and _defaults[x].unused()]:
+                close_beside(_defaults.pop(old))
+            if _context is None or _context.closed:
+                _context = Context()
+            worker = _defaults[loop] = Worker(_context)
     return worker
+
+
+def close_beside(worker: Worker) -> None:
+    """Close a worker that nobody uses or makes progress on any more."""
+
+    def close() -> None:
+        with contextlib.suppress(_errors.HawserError, BufferError):
+            worker.close_wait(5.0)
+
+    threading.Thread(target=close, name="hawser-close", daemon=True).start()
 
 
 at_exit: list[Callable[[], None]] = []

@@ -18,23 +18,29 @@ from typing import Any
 from . import _constants as c
 from . import _core, _endpoint, _remote, _worker
 from ._context import Context
-from ._objects import from_buffers
-from ._worker import Message, Probed, Worker
+from ._objects import from_buffers, memory_for
+from ._worker import Message, Probed, Worker, close_beside
 
 _local = threading.local()
 _context: Context | None = None
-_workers: list[Worker] = []
+_workers: list[tuple[threading.Thread, Worker]] = []
+_lock = threading.Lock()
 
 
 def default_worker() -> Worker:
-    """The worker of this thread: opened at its first use, closed when Python ends."""
+    """The worker of this thread: opened at its first use, closed when Python ends, or as another thread opens
+    one after this thread has ended and everything on the worker was closed."""
     global _context
     worker: Worker | None = getattr(_local, "worker", None)
     if worker is None or worker.closed:
-        if _context is None or _context.closed:
-            _context = Context()
-        worker = _local.worker = Worker(_context)
-        _workers.append(worker)
+        with _lock:
+            for entry in [x for x in _workers if not x[0].is_alive() and x[1].unused()]:
+                _workers.remove(entry)
+                close_beside(entry[1])
+            if _context is None or _context.closed:
+                _context = Context()
+            worker = _local.worker = Worker(_context)
+            _workers.append((threading.current_thread(), worker))
     return worker
 
 
@@ -42,7 +48,7 @@ def _close_defaults() -> None:
     global _context
     while _workers:
         with contextlib.suppress(BufferError):
-            _workers.pop().close_wait(1.0)
+            _workers.pop()[1].close_wait(1.0)
     if _context is not None:
         context, _context = _context, None
         with contextlib.suppress(BufferError):
@@ -121,7 +127,7 @@ class Endpoint(_core.SyncEndpoint):
     ) -> Any:
         """The object of the next send_obj(). Only from peers that are trusted: it is unpickled."""
         segments = self.recv_multi(tag, mask, timeout)
-        parts = [(allocator if i else bytearray)(n) for i, n in enumerate(segments.lengths)]
+        parts = memory_for(segments, bytearray, allocator)
         segments.fetch(parts, timeout).wait()
         return from_buffers(parts)
 

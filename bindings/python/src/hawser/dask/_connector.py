@@ -20,6 +20,7 @@ from ._workers import loop_worker
 # have stood, and its first message failed.
 _FATAL = (
     hawser.AuthError,
+    hawser.ForkedError,
     hawser.HawserConnectionResetError,
     hawser.InvalidError,
     hawser.PeerVersionError,

@@ -13,7 +13,7 @@ import struct
 import time
 import weakref
 from collections.abc import Callable
-from functools import cache, partial
+from functools import lru_cache, partial
 from typing import Any
 
 from hawser import _core
@@ -59,7 +59,7 @@ def _get_ctx() -> ApplicationContext:
     return _ctx
 
 
-@cache
+@lru_cache(_KEEP)
 def _portable_hash(tag: Any) -> int:
     """hash(tag), but the same in every process for strings too."""
     if isinstance(tag, (str, bytes)):
@@ -189,8 +189,10 @@ def _listener_handler(
             _core.close(conn_request)
             return
         coroutine = _listener_handler_coroutine(conn_request, context, callback_func, endpoint_error_handling)
-        # What it waits for holds the task; once its loop is closed nothing does.
-        loop.create_task(coroutine)
+        # Loops hold tasks weakly, and so may what a task waits for.
+        task = loop.create_task(coroutine)
+        context._handlers.add(task)
+        task.add_done_callback(context._handlers.discard)
 
     if not serve_in(event_loop, serve):
         _core.close(conn_request)
@@ -248,6 +250,7 @@ class ApplicationContext:
         wire: str | None = None,
     ) -> None:
         self.progress_tasks: list[Any] = []
+        self._handlers: set[asyncio.Task[None]] = set()  # of listeners, one for each peer
         of_ucxpy = _speaks_ucxpy(wire)
         self._open(config_dict)
         self.worker._loop_cancels = True
@@ -510,7 +513,7 @@ class Endpoint(_core.UcpEndpoint):
             )
             logger.debug(log)
             try:
-                await self._sent(self._hawser.send(msg, self._tags["ctrl_send"]))
+                await self._sent(self._hawser.send(msg, self._tags["ctrl_send"], _LET_SEND_SECONDS))
             except HawserError as e:
                 error = UCXError(f"<{log}>: {e.text}")
                 # A peer that is gone is no failure to whoever handles errors: closed() tells, perhaps only later.
@@ -682,12 +685,6 @@ class Endpoint(_core.UcpEndpoint):
         when the peer, which says no goodbye, is found to be gone."""
         ep = self._ep
         assert ep is not None
-        got = asyncio.get_running_loop().create_future()
-
-        def done(operation: Any) -> None:
-            ep._inflight.discard(pending)
-            if not got.done():
-                got.set_result(operation)
 
         class Pending:
             @staticmethod
@@ -700,13 +697,10 @@ class Endpoint(_core.UcpEndpoint):
 
         pending: Any = Pending()
         ep._inflight.add(pending)
-        operation._on_end(done)
-        ep.worker._worker._watch()
         try:
-            return int((await got).result())
-        except asyncio.CancelledError:
-            pending.cancel_request()
-            raise
+            return int(await operation)
+        finally:
+            ep._inflight.discard(pending)
 
     # ---- Active messages ----
 

@@ -18,7 +18,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 from hawser import _constants as c
 from hawser import _core
@@ -122,6 +122,9 @@ class UCXObject:
         self._closed = False
         self._children: weakref.WeakSet[UCXObject] = weakref.WeakSet()
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{type(self).__name__} can be neither copied nor pickled")
+
     @property
     def initialized(self) -> bool:
         return not self._closed
@@ -223,7 +226,10 @@ class UCXWorker(UCXObject):
     def __init__(self, context: UCXContext) -> None:
         self._closed = True
         self._context = context
-        self._worker = _Worker(context._context, am_ids=())
+        try:
+            self._worker = _Worker(context._context, am_ids=())
+        except HawserError as e:
+            raise translate(e, "ucp_worker_create") from e
         super().__init__()
         context.add_child(self)
         self._allocators: dict[AllocatorType, Callable[[int], Any]] = {AllocatorType.HOST: bytearray}

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from hawser._errors import HawserError
 from hawser.ucp._libs import config, ucx_api
 from hawser.ucp._libs.ucx_api import AllocatorType, Feature, get_current_options, get_ucx_version
 
@@ -353,6 +354,15 @@ class UCXWorker(ucx_api.UCXWorker):
     def tag_recv(self, arr: Array, tag: UCXXTag, tag_mask: UCXXTagMask = UCXXTagMaskFull) -> UCXRequest:
         """Receive a message of at most the array's size."""
         return _tag_recv(self, arr, tag, tag_mask)
+
+    async def _tag_received(self, arr: Any, tag: Any) -> None:
+        """tag_recv(), awaited; cancelled, it takes no message."""
+        array = asarray(arr)
+        ucx_api._check(self._context, Feature.TAG, array)
+        try:
+            await self._worker.recv(ucx_api._view(array, array.nbytes, True), int(tag))
+        except HawserError as e:
+            raise convert(ucx_api.translate(e, "tag_recv")) from e
 
     @_converted
     def tag_recv_with_handle(self, arr: Array, probe_result: TagProbeResult) -> UCXRequest:

@@ -178,7 +178,7 @@ class ApplicationContext(_ucp.ApplicationContext):
 
     async def recv(self, buffer: Any, tag: Any) -> None:
         """Receive a message of any peer; `tag` is used as it is."""
-        await self.worker.tag_recv(_array(buffer), as_tag(tag)).wait()
+        await self.worker._tag_received(_array(buffer), as_tag(tag))
 
     async def recv_with_handle(self, buffer: Any, probe_result: TagProbeResult) -> None:
         """Receive a message that tag_probe() removed."""

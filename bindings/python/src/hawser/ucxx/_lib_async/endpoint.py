@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hawser._errors import HawserError
+from hawser._objects import memory_for
 from hawser.ucp import core as _ucp
 from hawser.ucp.exceptions import UCXError as _UCPError
 
@@ -169,7 +170,7 @@ class Endpoint(_ucp.Endpoint):
     async def _fetched(self, wire: int) -> list[Any]:
         try:
             segments = await self._hawser.recv_multi(wire)  # which loses nothing when it is cancelled
-            buffers = [empty(length) for length in segments.lengths]
+            buffers = memory_for(segments, empty, empty)
             await segments.fetch(buffers)
         except HawserError as e:
             raise convert(e) from e
