@@ -41,21 +41,23 @@ static int dialled(uint16_t port, const struct sockaddr_storage *peer)
     return port != 0 && fd < 0 ? hws__sockets_find(port, NULL, peer) : fd;
 }
 
-static void keep_from_children(int fd)
+void hws__cm_dialled(uint16_t port, const struct sockaddr_storage *peer)
 {
+    int fd = dialled(port, peer);
+
     if (fd >= 0) {
+        hws__sockets_screen_one(fd);
         hws__sockets_close_on_exec(fd);
     }
 }
 
-void hws__cm_dialled(uint16_t port, const struct sockaddr_storage *peer)
-{
-    keep_from_children(dialled(port, peer));
-}
-
 void hws__cm_accepted(uint16_t port, const struct sockaddr_storage *client)
 {
-    keep_from_children(hws__sockets_find(port, NULL, client));
+    int fd = hws__sockets_find(port, NULL, client);
+
+    if (fd >= 0) {
+        hws__sockets_close_on_exec(fd);
+    }
 }
 
 bool hws__cm_answered(uint16_t port, const struct sockaddr_storage *peer)

@@ -18,9 +18,9 @@ void hws__cm_unwatch(struct hws__uworker *u, ucp_ep_h ucx);
 /** The local port of an endpoint that connects; 0: there is none. */
 uint16_t hws__cm_port(ucp_ep_h ucx);
 
-/** A dial was begun from a port: keep its socket from programs that this one starts. */
+/** A dial was begun from a port: keep its socket from programs that this one starts, and from what would make UCX abort. */
 void hws__cm_dialled(uint16_t port, const struct sockaddr_storage *peer);
-/** A listener on a port took a client in: the same. */
+/** A listener on a port took a client in: keep its socket from programs that this one starts. */
 void hws__cm_accepted(uint16_t port, const struct sockaddr_storage *client);
 
 /**

@@ -12,3 +12,15 @@ int hws__quiet_thread(pthread_t *out, const pthread_attr_t *attr, void *(*fn)(vo
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return err;
 }
+
+static void *nothing(void *arg)
+{
+    return arg;
+}
+
+bool hws__thread_room(void)
+{
+    pthread_t thread;
+
+    return hws__quiet_thread(&thread, NULL, nothing, NULL) == 0 && pthread_join(thread, NULL) == 0;
+}

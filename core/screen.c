@@ -1,8 +1,8 @@
 /*
- * What may reach UCX's listening sockets. UCX's connection manager takes a message's length from its
+ * What may reach UCX's sockets that listen or dial. UCX's connection manager takes a message's length from its
  * first 16 bytes; on 1.13.1 a message longer than that aborts the process (tcp_sockcm_ep.c:825), so
- * one segment of garbage would end a server. The kernel drops such segments: whoever sent them is a
- * silent connection from then on (strangers.c).
+ * one segment of garbage would end a server, or whoever dials a wrong port. The kernel drops such
+ * segments: whoever sent them is silent from then on (strangers.c; a dial has a deadline).
  */
 #include "sockets.h"
 #include <linux/filter.h>
@@ -46,14 +46,19 @@ static struct sock_filter program[] = {
     BPF_STMT(BPF_RET | BPF_K, 0),
 };
 
-static bool screen(int fd, void *arg)
+void hws__sockets_screen_one(int fd)
 {
     const struct sock_fprog filter = {.len = sizeof program / sizeof *program, .filter = program};
 
+    /* A kernel that refuses leaves things as they were. */
+    setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter);
+}
+
+static bool screen(int fd, void *arg)
+{
     if (hws__sockets_listens(fd, *(const uint16_t *)arg)) {
         hws__sockets_close_on_exec(fd);
-        /* Accepted connections inherit it. A kernel that refuses leaves things as they were. */
-        setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter);
+        hws__sockets_screen_one(fd); /* accepted connections inherit it */
     }
     return false;
 }

@@ -160,6 +160,21 @@ CASE(length_of_files)
     t_pair_close(&pair);
 }
 
+/* UCX starts a thread with its first worker. */
+CASE(no_thread)
+{
+    hws_id context = 0, worker = 0;
+
+    if (geteuid() != 0) {
+        SKIP("only root can become a user with no thread to spare");
+    }
+    CHECK_OK(hws_context_open(NULL, &context));
+    CHECK_EQ(setuid(23456), 0);
+    limit(RLIMIT_NPROC, 1);
+    CHECK_CODE(hws_worker_open(context, NULL, &worker), HWS_E_NO_RESOURCE);
+    CHECK_OK(hws_close_wait(context, t_patience()));
+}
+
 CASE_BOTH(descriptors)
 {
     run_short(flags);

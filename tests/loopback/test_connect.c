@@ -426,6 +426,29 @@ CASE(peer_that_hangs_up)
     t_pair_close(&pair);
 }
 
+/* It is no UCX: what it says does no harm, and is no answer. */
+CASE(peer_that_talks_nonsense)
+{
+    static const char nonsense[100000];
+    t_pair pair;
+    uint16_t port;
+    int fd = silent_listener(&port), taken = -1;
+
+    t_pair_listen(&pair, NULL);
+    CHECK_EQ(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+    for (int i = 0; i < 3; i++) {
+        hws_id client = dial(&pair, "127.0.0.1", port, 300 * T_MS, NULL);
+
+        UNTIL(&pair, (taken = accept(fd, NULL, NULL)) >= 0);
+        CHECK(send(taken, nonsense, sizeof nonsense, MSG_DONTWAIT) > 0);
+        CHECK(connected(&pair, client).event.status < 0);
+        close(taken);
+    }
+    close(fd);
+    t_pair_connect(&pair, NULL, &pair.endpoint[0], &pair.endpoint[1]);
+    t_pair_close(&pair);
+}
+
 static int plain_client(uint16_t port)
 {
     struct sockaddr_in to = {

@@ -496,7 +496,9 @@ class Endpoint(_core.UcpEndpoint):
     async def close(self) -> None:
         """Tell the peer how much was sent, so that it closes once it has received that, and close.
 
-        What is still being sent goes on for a second, then it ends with UCXCanceled.
+        Waits, as in UCX-Py, until there is room for that message: a peer that makes no progress holds it up where many
+        messages wait (asyncio.wait_for() bounds it). What is still being sent goes on for a second after that, then it
+        is to end with UCXCanceled.
         """
         if self._is_closed():
             self.abort()
