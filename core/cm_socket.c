@@ -36,9 +36,7 @@ uint16_t hws__cm_port(ucp_ep_h ucx)
 /* The socket of a dial, connected or not. */
 static int dialled(uint16_t port, const struct sockaddr_storage *peer)
 {
-    int fd = port != 0 ? hws__sockets_find(port, NULL, NULL) : -1;
-
-    return port != 0 && fd < 0 ? hws__sockets_find(port, NULL, peer) : fd;
+    return port != 0 ? hws__sockets_find_dial(port, peer) : -1;
 }
 
 void hws__cm_dialled(uint16_t port, const struct sockaddr_storage *peer)

@@ -289,6 +289,7 @@ bool hws__sockets_listens(int fd, uint16_t port)
 
 struct ends {
     uint16_t port;
+    bool connecting; /* may be not connected yet */
     const struct sockaddr_storage *local, *peer;
 };
 
@@ -303,18 +304,16 @@ static bool has_ends(int fd, void *arg)
         return false;
     }
     if (getpeername(fd, (struct sockaddr *)&a, &length) != 0) {
-        return ends->peer == NULL && option(fd, SO_ACCEPTCONN) == 0;
+        return ends->connecting && option(fd, SO_ACCEPTCONN) == 0;
     }
     return ends->peer != NULL && hws__address_same(&a, ends->peer);
 }
 
-int hws__sockets_find(uint16_t port, const struct sockaddr_storage *local,
-                      const struct sockaddr_storage *peer)
+static int find(struct ends ends)
 {
     enum { NEAR = 32 };
     /* Connections that were made one after the other are often closed so: their numbers are close. */
     static _Atomic int last;
-    struct ends ends = {port, local, peer};
     int near = atomic_load(&last), found = -1;
 
     for (int fd = near > NEAR ? near - NEAR : 0; found < 0 && fd < near + NEAR; fd++) {
@@ -327,6 +326,17 @@ int hws__sockets_find(uint16_t port, const struct sockaddr_storage *local,
         atomic_store(&last, found);
     }
     return found;
+}
+
+int hws__sockets_find(uint16_t port, const struct sockaddr_storage *local,
+                      const struct sockaddr_storage *peer)
+{
+    return find((struct ends){port, peer == NULL, local, peer});
+}
+
+int hws__sockets_find_dial(uint16_t port, const struct sockaddr_storage *peer)
+{
+    return find((struct ends){port, true, NULL, peer});
 }
 
 /* Room for one more. */

@@ -100,6 +100,8 @@ bool hws__sockets_among(const struct hws__connections *list, const struct hws__c
  */
 int hws__sockets_find(uint16_t port, const struct sockaddr_storage *local,
                       const struct sockaddr_storage *peer);
+/** The same of one that connects, or is connected already, to a peer. */
+int hws__sockets_find_dial(uint16_t port, const struct sockaddr_storage *peer);
 /** End one if it still is the same socket. */
 void hws__sockets_shutdown(const struct hws__connected *c);
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from hawser._errors import HawserError
 from hawser.ucp._libs import config, ucx_api
+from hawser.ucp._libs.exceptions import translate
 from hawser.ucp._libs.ucx_api import AllocatorType, Feature, get_current_options, get_ucx_version
 
 from ..exceptions import *  # noqa: F403
@@ -362,7 +363,7 @@ class UCXWorker(ucx_api.UCXWorker):
         try:
             await self._worker.recv(ucx_api._view(array, array.nbytes, True), int(tag))
         except HawserError as e:
-            raise convert(ucx_api.translate(e, "tag_recv")) from e
+            raise convert(translate(e, "tag_recv")) from e
 
     @_converted
     def tag_recv_with_handle(self, arr: Array, probe_result: TagProbeResult) -> UCXRequest:
