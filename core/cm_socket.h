@@ -31,7 +31,7 @@ bool hws__cm_answered(uint16_t port, const struct sockaddr_storage *peer);
 
 /**
  * Before a connection request of u is accepted on another UCX worker: the same, but for a reset that
- * comes in this moment. Progresses u.
+ * comes in this moment. Programs that this one starts do not inherit the socket from then on. Progresses u.
  * @param port  of the listener
  */
 void hws__cm_pause(struct hws__uworker *u, const struct sockaddr_storage *client, uint16_t port);

@@ -26,6 +26,7 @@ void hws__sockets_watched_below(int efd, hws__watched_fn *fn, void *arg);
 /**
  * Have the system notice an idle peer that is lost: give the data sockets of a UCX worker keepalive
  * where UCX has set none: it does so at its own first look at a connection only, 20 s after the start.
+ * Programs that this one starts do not inherit them from then on.
  * @param efd  the event descriptor of the UCX worker
  */
 void hws__sockets_watch_peer(int efd, const struct hws__silence *s);

@@ -31,16 +31,16 @@ static bool op_ended(const struct hws__op *op, hws_id id)
 /* Sweeps with work between looks at the clock: there may always be some. */
 #define BUSY_LOOK 256u
 
-static void give_up(struct hws__worker *w)
+/* Let another waiter have this core, and the worker. Whether the worker is still to be had. */
+static bool give_way(struct hws__worker *w)
 {
     hws__hand_over(w);
     hws__own_release(w);
+    sched_yield();
+    return hws__own_try(w);
 }
 
-/*
- * Progress as the owner until it is over, late, or somebody needs or has got the worker, which is given up.
- * False: late.
- */
+/* Progress as the owner until it is over, late, or somebody needs the worker or has got it. False: late. */
 static bool wait_as_owner(struct wait *t)
 {
     struct hws__worker *w = t->worker;
@@ -52,13 +52,12 @@ static bool wait_as_owner(struct wait *t)
 
         t->done += (uint64_t)done;
         if (atomic_load_explicit(&w->obj.want, memory_order_relaxed) != 0) {
-            break;
+            return true;
         }
         if (done != 0) {
             start = 0;
             empty = 0;
             if (++busy % BUSY_LOOK == 0 && t->end != UINT64_MAX && hws__now() >= t->end) {
-                give_up(w);
                 return false;
             }
             continue;
@@ -66,21 +65,16 @@ static bool wait_as_owner(struct wait *t)
         if (++empty % 32 != 0) {
             continue;
         }
-        if (hws__turn_over(w)) {
-            give_up(w);
-            sched_yield();
-            if (!hws__own_try(w)) {
-                return true;
-            }
-        } else {
+        if (!hws__turn_over(w)) {
             hws__spin_yield(w);
+        } else if (!give_way(w)) {
+            return t->end == UINT64_MAX || hws__now() < t->end;
         }
         if (empty % 256 == 0) {
             uint64_t now = hws__now();
 
             start = start == 0 ? now : start;
             if (now >= t->end) {
-                give_up(w);
                 return false;
             }
             if (now - start >= w->spin_ns) {
@@ -89,7 +83,6 @@ static bool wait_as_owner(struct wait *t)
             }
         }
     }
-    give_up(w);
     return true;
 }
 
@@ -175,6 +168,10 @@ static void wait_run(struct wait *t, uint64_t timeout_ns)
 
         if (hws__own_try(w)) {
             go_on = wait_as_owner(t);
+            if (hws__owned(w)) {
+                hws__hand_over(w);
+                hws__own_release(w);
+            }
             if (atomic_load_explicit(&w->obj.want, memory_order_relaxed) != 0) {
                 sched_yield();
                 go_on = go_on && (t->end == UINT64_MAX || hws__now() < t->end);

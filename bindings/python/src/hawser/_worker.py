@@ -84,7 +84,7 @@ class Worker(_core.Worker):
     def closed(self) -> bool:
         return self._state == "closed"
 
-    def unused(self) -> bool:
+    def _unused(self) -> bool:
         """Whether everything that was made on it is closed."""
         return not self._accepting and not self._leaving and all(x.closed for x in list(self._objects.values()))
 
@@ -425,22 +425,22 @@ def default_worker() -> Worker:
     worker = _defaults.get(loop)
     if worker is None or worker._state != "open":
         with _defaults_lock:
-            for old in [x for x in _defaults if x.is_closed() and _defaults[x].unused()]:
-                close_beside(_defaults.pop(old))
+            for old in [x for x in _defaults if x.is_closed() and _defaults[x]._unused()]:
+                beside(_defaults.pop(old).close_wait, 5.0)
             if _context is None or _context.closed:
                 _context = Context()
             worker = _defaults[loop] = Worker(_context)
     return worker
 
 
-def close_beside(worker: Worker) -> None:
-    """Close a worker that nobody uses or makes progress on any more."""
+def beside(close: Callable[..., object], *args: Any) -> None:
+    """Close what nobody uses or makes progress on any more, while the caller goes on."""
 
-    def close() -> None:
+    def run() -> None:
         with contextlib.suppress(_errors.HawserError, BufferError):
-            worker.close_wait(5.0)
+            close(*args)
 
-    threading.Thread(target=close, name="hawser-close", daemon=True).start()
+    threading.Thread(target=run, name="hawser-close", daemon=True).start()
 
 
 at_exit: list[Callable[[], None]] = []

@@ -19,7 +19,7 @@ from . import _constants as c
 from . import _core, _endpoint, _remote, _worker
 from ._context import Context
 from ._objects import from_buffers, memory_for
-from ._worker import Message, Probed, Worker, close_beside
+from ._worker import Message, Probed, Worker, beside
 
 _local = threading.local()
 _context: Context | None = None
@@ -34,9 +34,9 @@ def default_worker() -> Worker:
     worker: Worker | None = getattr(_local, "worker", None)
     if worker is None or worker.closed:
         with _lock:
-            for entry in [x for x in _workers if not x[0].is_alive() and x[1].unused()]:
+            for entry in [x for x in _workers if not x[0].is_alive() and x[1]._unused()]:
                 _workers.remove(entry)
-                close_beside(entry[1])
+                beside(entry[1].close_wait, 5.0)
             if _context is None or _context.closed:
                 _context = Context()
             worker = _local.worker = Worker(_context)

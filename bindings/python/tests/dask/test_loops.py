@@ -135,3 +135,36 @@ def test_a_fork_that_ends_as_programs_do_says_nothing():
     """And its parent's connections stay."""
     done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+CONNECTS_IN_A_CHILD = """
+import asyncio, os, sys, time
+from distributed.comm import CommClosedError, connect, listen
+
+
+async def main():
+    async with listen("ucx://127.0.0.1:0", lambda comm: None) as listener:
+        await (await connect(listener.contact_address)).close()
+        return listener.contact_address
+
+
+async def child(address):
+    await connect(address, timeout=30)
+
+
+address = asyncio.run(main())
+if os.fork() == 0:
+    start = time.monotonic()
+    try:
+        asyncio.run(child(address))
+    except CommClosedError as e:
+        print(e, "soon" if time.monotonic() - start < 10 else "late", flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_a_connection_in_a_child_of_fork_is_refused_at_once():
+    done = subprocess.run([sys.executable, "-c", CONNECTS_IN_A_CHILD], capture_output=True, text=True, timeout=60)
+    assert "FORKED: the library was used before fork" in done.stdout
+    assert done.stdout.rstrip().endswith("soon")

@@ -80,8 +80,7 @@ def start() -> None:
 def _sweep() -> None:
     """Workers of closed loops are closed beside everything else: nobody progresses them there."""
     for key in [key for key in _workers if key[0].is_closed()]:
-        worker = _workers.pop(key)
-        threading.Thread(target=_close, args=(worker, 5.0), name="hawser-close", daemon=True).start()
+        _worker.beside(_close, _workers.pop(key), 5.0)
 
 
 def _close(worker: hawser.Worker, seconds: float) -> None:

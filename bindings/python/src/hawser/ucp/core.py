@@ -515,7 +515,7 @@ class Endpoint(_core.UcpEndpoint):
             )
             logger.debug(log)
             try:
-                await self._sent(self._hawser.send(msg, self._tags["ctrl_send"], _LET_SEND_SECONDS))
+                await self._sent(self._hawser.send(msg, self._tags["ctrl_send"]))
             except HawserError as e:
                 error = UCXError(f"<{log}>: {e.text}")
                 # A peer that is gone is no failure to whoever handles errors: closed() tells, perhaps only later.
