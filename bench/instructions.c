@@ -4,8 +4,9 @@
  *
  *     instructions [tag|callback|am] [COUNT] [hello]
  *
- * One process, manual mode, raw endpoints: no hello, and UCX's own tag matching. With "hello": usual
- * endpoints, whose tagged messages are matched by Hawser.
+ * One process, manual mode, a worker connected to its own address without a hello: the self transport, and UCX's
+ * own tag matching. With "hello": usual endpoints by a listener, over shared memory, whose tagged messages are
+ * matched by Hawser.
  */
 #include "bench.h"
 
@@ -72,6 +73,27 @@ static void am(struct test *t)
     }
 }
 
+/* Both sides are one endpoint: without a hello there is no other. */
+static void open_to_itself(bench_pair *pair)
+{
+    hws_endpoint_opts raw = {.struct_size = sizeof raw, .flags = HWS_ENDPOINT_RAW};
+    uint32_t flags = HWS_ADDRESS_UNSAFE_SHARED_MEMORY;
+    unsigned char address[4096];
+    uint64_t length = 0;
+    hws_id op;
+
+    bench_check(hws_context_open(NULL, &pair->context), "opening a context");
+    bench_check(hws_worker_open(pair->context, NULL, &pair->worker), "opening a worker");
+    bench_check(hws_worker_address(pair->worker, flags, address, sizeof address, &length),
+                "asking for the address");
+    bench_check(hws_connect_address(pair->worker, address, length, &raw, NULL, &pair->left, &op),
+                "connecting");
+    bench_check(hws_wait(op, 10 * BENCH_SECOND, NULL), "connecting");
+    pair->right = pair->left;
+    pair->info.struct_size = sizeof pair->info;
+    hws_endpoint_query(pair->left, &pair->info);
+}
+
 void measured(struct test *t, void (*one)(struct test *), uint64_t count);
 
 __attribute__((noinline)) void measured(struct test *t, void (*one)(struct test *), uint64_t count)
@@ -92,7 +114,11 @@ int main(int argc, char **argv)
     hws_am_opts handler = {.struct_size = sizeof handler,
                            .sink = {.callback = on_event, .callback_arg = &t}};
 
-    bench_pair_open(&t.pair, HWS_PROGRESS_MANUAL, argc > 3 ? 0 : HWS_ENDPOINT_RAW);
+    if (argc > 3) {
+        bench_pair_open(&t.pair, HWS_PROGRESS_MANUAL, 0);
+    } else {
+        open_to_itself(&t.pair);
+    }
     bench_check(hws_am_handler(t.pair.worker, AM_ID, &handler), "setting a handler");
     for (uint64_t i = 0; i < WARM_UP; i++) {
         one(&t);

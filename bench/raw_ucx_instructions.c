@@ -1,11 +1,13 @@
 /*
- * What instructions.c does, on UCX itself: two UCX workers of one process with peer error handling.
+ * What instructions.c does, on UCX itself: a UCX worker connected to its own address, with peer error handling;
+ * with "pair", two UCX workers.
  * Links UCX, as raw_ucx_pause.c does.
  *
- *     raw_ucx_instructions [tag|callback|am] [COUNT]        (tag and callback are the same here)
+ *     raw_ucx_instructions [tag|callback|am] [COUNT] [pair]        (tag and callback are the same here)
  */
 #include <ucp/api/ucp.h>
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +67,9 @@ static void await(struct test *t, uint64_t before)
 {
     while (t->arrived == before) {
         ucp_worker_progress(t->right);
-        ucp_worker_progress(t->left);
+        if (t->left != t->right) {
+            ucp_worker_progress(t->left);
+        }
     }
 }
 
@@ -121,7 +125,7 @@ static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
     fprintf(stderr, "endpoint: %s\n", ucs_status_string(status));
 }
 
-static void open_workers(struct test *t)
+static void open_workers(struct test *t, bool pair)
 {
     ucp_params_t params = {
         .field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED,
@@ -132,7 +136,10 @@ static void open_workers(struct test *t)
 
     check(ucp_init(&params, NULL, &t->context), "ucp_init");
     check(ucp_worker_create(t->context, &worker, &t->left), "ucp_worker_create");
-    check(ucp_worker_create(t->context, &worker, &t->right), "ucp_worker_create");
+    t->right = t->left;
+    if (pair) {
+        check(ucp_worker_create(t->context, &worker, &t->right), "ucp_worker_create");
+    }
 }
 
 /* By address, as ucx_perftest does: no listener, so nothing but shared memory makes progress. */
@@ -180,7 +187,7 @@ int main(int argc, char **argv)
     void (*one)(struct test *) = strcmp(what, "am") == 0 ? am : tag;
     struct test t = {0};
 
-    open_workers(&t);
+    open_workers(&t, argc > 3);
     set_handler(&t);
     connect_workers(&t);
     for (uint64_t i = 0; i < WARM_UP; i++) {

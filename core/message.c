@@ -11,27 +11,37 @@ static unsigned list_of(uint32_t kind)
     return kind == HWS_KIND_MESSAGE ? 0 : 1;
 }
 
-struct hws__message *hws__message_take(struct hws__worker *w, uint32_t kind)
+bool hws__message_ready(struct hws__worker *w, uint32_t kind)
 {
-    struct hws__list *n = hws__list_pop(&w->free_messages[list_of(kind)]);
+    struct hws__list *free = &w->free_messages[list_of(kind)];
     struct hws__message *m;
 
-    if (n != NULL) {
-        m = hws__container(n, struct hws__message, held);
-    } else {
-        m = (struct hws__message *)(void *)hws__obj_alloc(&hws__objects, kind, sizeof *m,
-                                                          HWS__KEEP(struct hws__message, ep));
-        if (m == NULL) {
-            return NULL;
-        }
-        /* A released one is in no list any more. */
-        hws__list_init(&m->held);
-        hws__list_init(&m->kept);
-        hws__list_init(&m->order_ep);
-        hws__list_init(&m->order_worker);
-        hws__list_init(&m->tag_ep);
-        hws__list_init(&m->tag_worker);
+    if (!hws__list_empty(free)) {
+        return true;
     }
+    m = (struct hws__message *)(void *)hws__obj_alloc(&hws__objects, kind, sizeof *m,
+                                                      HWS__KEEP(struct hws__message, ep));
+    if (m == NULL) {
+        return false;
+    }
+    /* A released one is in no list any more. */
+    hws__list_init(&m->kept);
+    hws__list_init(&m->order_ep);
+    hws__list_init(&m->order_worker);
+    hws__list_init(&m->tag_ep);
+    hws__list_init(&m->tag_worker);
+    hws__list_push(free, &m->held);
+    return true;
+}
+
+struct hws__message *hws__message_take(struct hws__worker *w, uint32_t kind)
+{
+    struct hws__message *m;
+
+    if (!hws__message_ready(w, kind)) {
+        return NULL;
+    }
+    m = hws__container(hws__list_pop(&w->free_messages[list_of(kind)]), struct hws__message, held);
     m->worker = w;
     m->ep = NULL;
     m->ep_id = 0;

@@ -49,6 +49,8 @@ struct hws__message {
 
 /** A free message of the worker; kind BUFFER or MESSAGE. Owner only. Null: no memory. */
 struct hws__message *hws__message_take(struct hws__worker *w, uint32_t kind);
+/** Whether hws__message_take() will find one. */
+bool hws__message_ready(struct hws__worker *w, uint32_t kind);
 /** Give it to the user: an id that lives until it is closed, or the worker is. Owner only. */
 hws_id hws__message_publish(struct hws__message *m);
 /** Copy the data out of UCX's hands (or anybody's, if `recv_attr` is 0), or note that UCX keeps it for us. Returns a UCX status. */

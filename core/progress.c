@@ -201,6 +201,15 @@ static int look(struct hws__worker *w, struct hws__uworker *u)
     return r;
 }
 
+/* A raw endpoint's receives are UCX's own; those of its worker, and all of peers by address, are not. */
+static void raw_worked(struct hws__worker *w, struct hws__uworker *u)
+{
+    u->unread = true;
+    if ((w->scope.receives | w->address_scope.receives) != 0) {
+        hws__raw_arrived(u);
+    }
+}
+
 static int sweep(struct hws__worker *w)
 {
     struct hws__list *n, *next;
@@ -214,17 +223,16 @@ static int sweep(struct hws__worker *w)
             w->sweeping = false;
             hws__streams_read(u);
         }
+        if (__builtin_expect(u->raw && r != 0, 0)) {
+            w->sweeping = false;
+            raw_worked(w, u);
+        }
 
         next = n->next;
         u->idle = r != 0 ? 0 : u->idle + 1;
         done += r;
     }
     w->sweeping = false;
-    if (__builtin_expect(done != 0 && w->raw_count != 0 &&
-                             (w->scope.receives | w->address_scope.receives) != 0,
-                         0)) {
-        hws__raw_match(w);
-    }
     if (__builtin_expect(w->todo || atomic_load_explicit(&w->asked, memory_order_relaxed) ||
                              atomic_load_explicit(&w->submissions, memory_order_relaxed) != NULL,
                          0)) {
@@ -295,6 +303,9 @@ static int check_cold(struct hws__worker *w, uint64_t now)
             u->unannounced = !u->deaf;
             found++;
             hws__uworker_heat(u);
+            if (u->raw) {
+                raw_worked(w, u);
+            }
             look_at_cold(w);
         } else if (hws__uworker_cool(u) < 0) {
             hws__uworker_heat(u);

@@ -61,34 +61,87 @@ static int32_t post_recv(struct hws__post *p, struct hws__uworker *u, ucp_tag_me
     return r;
 }
 
-/* Take a message out of UCX's matching; null if none. */
-static struct hws__message *probe(struct hws__uworker *u, uint64_t tag, uint64_t mask)
+/* The endpoint whose messages arrive on it; null: those of peers that were reached by address have no source. */
+static struct hws__endpoint *source_of(struct hws__uworker *u)
 {
-    ucp_tag_recv_info_t info;
-    struct hws__message *m;
-
-    if (hws__ucx.ucp_tag_probe_nb(u->ucx, tag, mask, 0, &info) == NULL ||
-        (m = hws__message_take(u->worker, HWS_KIND_MESSAGE)) == NULL) {
-        return NULL;
-    }
-    m->desc = hws__ucx.ucp_tag_probe_nb(u->ucx, tag, mask, 1, &info);
-    m->raw = true;
-    m->uworker = u;
-    m->tag = info.sender_tag;
-    m->length = info.length;
-    hws__list_append(&u->held, &m->held);
-    return m;
+    return u->role < HWS__ADDRESS ? u->only : NULL;
 }
 
-/* Messages of peers that were reached by address: they have no source. */
-static struct hws__message *probe_addressed(struct hws__worker *w, uint64_t tag, uint64_t mask)
+static struct hws__scope *scope_of(struct hws__uworker *u)
 {
-    struct hws__message *m = hws__match_find(&w->address_scope, false, tag, mask);
+    struct hws__endpoint *ep = source_of(u);
 
-    for (int kind = HWS__ADDRESSED_PLAIN; kind <= HWS__ADDRESSED_SHM && m == NULL; kind++) {
-        m = w->addressed[kind] != NULL ? probe(w->addressed[kind], tag, mask) : NULL;
+    return ep != NULL ? &ep->scope : &u->worker->address_scope;
+}
+
+/* A posted receive met its message. */
+static void meet(struct hws__op *op, struct hws__uworker *u, ucp_tag_message_h message,
+                 const ucp_tag_recv_info_t *info)
+{
+    hws_op_opts opts = {.flags = op->flags, .memory_kind = op->memory_kind};
+    struct hws__post p = {.worker = op->worker,
+                          .ep = op->ep,
+                          .buffer = op->buffer,
+                          .length = op->length,
+                          .op = op,
+                          .source = op->source,
+                          .opts = &opts};
+    int32_t r;
+
+    hws__op_leave(op);
+    r = post_recv(&p, u, message);
+    if (r == HWS_OK) {
+        return;
     }
-    return m;
+    op->done_length = info->length; /* UCX 1.13.1 does not say it of a message that was there */
+    op->done_tag = info->sender_tag;
+    hws__op_rejoin(op);
+    hws__op_finish(op, r == HWS_DONE ? p.done_status : r);
+}
+
+/* Nobody wants it yet, or who does wants the message itself. */
+static void keep(struct hws__message *m, struct hws__uworker *u, ucp_tag_message_h message,
+                 const ucp_tag_recv_info_t *info)
+{
+    m->desc = message;
+    m->raw = true;
+    m->uworker = u;
+    m->tag = info->sender_tag;
+    m->length = info->length;
+    m->ep = source_of(u);
+    m->ep_id = m->ep != NULL ? m->ep->obj.id : 0;
+    hws__list_append(&u->held, &m->held);
+}
+
+void hws__raw_arrived(struct hws__uworker *u)
+{
+    struct hws__worker *w = u->worker;
+    struct hws__scope *scope = scope_of(u);
+    ucp_tag_message_h message;
+    ucp_tag_recv_info_t info;
+    struct hws__message *m;
+    struct hws__op *op;
+
+    u->unread = true;
+    /* First: what was taken out of UCX's matching cannot be put back. */
+    while (hws__message_ready(w, HWS_KIND_MESSAGE)) {
+        if ((message = hws__ucx.ucp_tag_probe_nb(u->ucx, 0, 0, 1, &info)) == NULL) {
+            u->unread = false;
+            return;
+        }
+        op = hws__match_arrived(scope, &w->scope, info.sender_tag);
+        if (op != NULL && (op->flags & HWS_OP_TAKE) == 0) {
+            meet(op, u, message, &info);
+            continue;
+        }
+        m = hws__message_take(w, HWS_KIND_MESSAGE);
+        keep(m, u, message, &info);
+        if (op != NULL) {
+            hws__message_meet(op, m);
+        } else {
+            hws__match_wait(scope, &w->scope, m);
+        }
+    }
 }
 
 /* A receive by address waits in Hawser, not in UCX, so that it ends with its endpoint. */
@@ -107,9 +160,7 @@ static int32_t wait_addressed(struct hws__post *p)
 
 int32_t hws__raw_recv(struct hws__post *p)
 {
-    bool addressed = p->ep->reason == HWS_REASON_ADDRESS;
-    struct hws__message *m = addressed ? probe_addressed(p->worker, p->tag, p->mask)
-                                       : hws__match_find(&p->ep->scope, false, p->tag, p->mask);
+    struct hws__message *m = hws__raw_probe(p->ep, p->tag, p->mask);
 
     if (m != NULL) {
         return hws__message_to(p, m);
@@ -118,19 +169,8 @@ int32_t hws__raw_recv(struct hws__post *p)
         return hws__endpoint_refuse(p->ep, p->source);
     }
     hws__uworker_heat(p->ep->uworker);
-    if (addressed) {
-        return wait_addressed(p);
-    }
-    /* UCX 1.13.1 does not say how long a message is that a receive finds waiting: a probe does. */
-    if ((m = hws__raw_probe(p->ep, p->tag, p->mask)) != NULL) {
-        int32_t r = hws__message_to(p, m);
-
-        if (r == HWS_E_TOO_MANY) {
-            hws__raw_put_back(m);
-        }
-        return r;
-    }
-    return post_recv(p, p->ep->uworker, NULL);
+    return p->ep->reason == HWS_REASON_ADDRESS ? wait_addressed(p)
+                                               : post_recv(p, p->ep->uworker, NULL);
 }
 
 int32_t hws__raw_message_to(struct hws__post *p, struct hws__message *m)
@@ -156,79 +196,49 @@ int32_t hws__raw_message_to(struct hws__post *p, struct hws__message *m)
     return r;
 }
 
+/* What arrived while there was no receive that could take it. */
+static void read_on(struct hws__uworker *u)
+{
+    if (u != NULL && u->unread) {
+        hws__raw_arrived(u);
+    }
+}
+
+static void read_addressed(struct hws__worker *w)
+{
+    for (int kind = HWS__ADDRESSED_PLAIN; kind <= HWS__ADDRESSED_SHM; kind++) {
+        read_on(w->addressed[kind]);
+    }
+}
+
 struct hws__message *hws__raw_probe(struct hws__endpoint *ep, uint64_t tag, uint64_t mask)
 {
-    struct hws__message *m;
+    bool addressed = ep->reason == HWS_REASON_ADDRESS;
+    struct hws__scope *scope = addressed ? &ep->worker->address_scope : &ep->scope;
+    struct hws__message *m = hws__match_find(scope, false, tag, mask);
 
-    if (ep->reason == HWS_REASON_ADDRESS) {
-        return probe_addressed(ep->worker, tag, mask);
-    }
-    m = hws__match_find(&ep->scope, false, tag, mask);
-    if (m != NULL || ep->ucx == NULL || ep->uworker == NULL) {
+    if (m != NULL) {
         return m;
     }
-    if ((m = probe(ep->uworker, tag, mask)) != NULL) {
-        m->ep = ep;
-        m->ep_id = ep->obj.id;
+    if (addressed) {
+        read_addressed(ep->worker);
+    } else {
+        read_on(ep->uworker);
     }
-    return m;
+    return hws__match_find(scope, false, tag, mask);
 }
 
 struct hws__message *hws__raw_probe_all(struct hws__worker *w, uint64_t tag, uint64_t mask)
 {
     for (struct hws__list *n = w->endpoints.next; n != &w->endpoints; n = n->next) {
         struct hws__endpoint *ep = hws__container(n, struct hws__endpoint, link);
-        struct hws__message *m =
-            ep->raw && ep->reason != HWS_REASON_ADDRESS ? hws__raw_probe(ep, tag, mask) : NULL;
 
-        if (m != NULL) {
-            return m;
+        if (ep->raw && ep->reason != HWS_REASON_ADDRESS) {
+            read_on(ep->uworker);
         }
     }
-    return probe_addressed(w, tag, mask);
-}
-
-void hws__raw_put_back(struct hws__message *m)
-{
-    if (m->scope_ep == NULL) {
-        hws__match_wait(m->ep != NULL ? &m->ep->scope : &m->worker->address_scope,
-                        &m->worker->scope, m);
-    }
-}
-
-/* Give each posted receive of a list what raw endpoints have for it. */
-static void match_list(struct hws__worker *w, struct hws__list *head, bool addressed)
-{
-    struct hws__list *n, *next;
-
-    for (n = head->next; n != head; n = next) {
-        struct hws__op *op = hws__container(n, struct hws__op, match);
-        struct hws__message *m = addressed ? probe_addressed(w, op->tag, op->mask)
-                                           : hws__raw_probe_all(w, op->tag, op->mask);
-
-        next = n->next;
-        if (m != NULL) {
-            hws__match_unpost(op);
-            hws__message_meet(op, m);
-        }
-    }
-}
-
-static void match_scope(struct hws__worker *w, struct hws__scope *s, bool addressed)
-{
-    if (s->receives == 0) {
-        return;
-    }
-    for (unsigned i = 0; i < HWS__BUCKETS; i++) {
-        match_list(w, &s->exact[i], addressed);
-    }
-    match_list(w, &s->masked_receives, addressed);
-}
-
-void hws__raw_match(struct hws__worker *w)
-{
-    match_scope(w, &w->address_scope, true);
-    match_scope(w, &w->scope, false);
+    read_addressed(w);
+    return hws__match_find(&w->scope, true, tag, mask);
 }
 
 static void dropped(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info,

@@ -446,8 +446,6 @@ int32_t hws_tag_probe(hws_id source, uint64_t tag, uint64_t mask, hws_message_in
         if (message != NULL && r == HWS_OK) {
             hws__match_unwait(m);
             *message = hws__message_publish(m);
-        } else if (m->raw) {
-            hws__raw_put_back(m);
         }
     } else {
         r = hws__fail(HWS_E_NOT_FOUND, source, "no message with this tag is waiting");

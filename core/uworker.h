@@ -45,6 +45,7 @@ struct hws__uworker {
     bool shm; /* isolated: the data of its connection travels by shared memory */
     bool hot;
     bool raw;                /* the peer is a plain UCX program */
+    bool unread;             /* raw: messages may have arrived that UCX still holds, see raw.h */
     bool deaf;               /* the peer may be unable to wake it */
     bool by_tcp;             /* connections of it travel by TCP, see lost.h */
     _Atomic bool destroying; /* on the background thread */

@@ -6,6 +6,8 @@
 #include "support/pair.h"
 #include "support/remote.h"
 
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,6 +105,78 @@ static void plain(uint32_t address_flags, uint32_t endpoint_flags)
 CASE(plain_tags)
 {
     plain(0, 0);
+}
+
+/* Who asked first gets the first, whatever tags the receives name and wherever they were posted. */
+static void in_the_order_posted(uint32_t address_flags)
+{
+    t_pair pair;
+    bytes a, b;
+    hws_id eb, ea, recv[6];
+    char in[6][8], out[8];
+
+    t_pair_listen(&pair, NULL);
+    a = address_of(pair.worker[0], address_flags);
+    b = address_of(pair.worker[1], address_flags);
+    eb = dial(&pair, 0, &b, 0);
+    ea = dial(&pair, 1, &a, 0);
+    for (int i = 0; i < 6; i++) {
+        bool masked = i % 2 == 0;
+
+        CHECK_OK(hws_tag_recv(i % 3 == 0 ? ea : pair.worker[1], in[i], 8, 7, masked ? 0 : ALL, NULL,
+                              &recv[i]));
+    }
+    for (int i = 0; i < 6; i++) {
+        hws_id send = 0;
+
+        snprintf(out, sizeof out, "no. %d", i);
+        CHECK_OK(hws_tag_send(eb, out, 8, 7, NULL, &send));
+        WAIT_OK(&pair, send);
+    }
+    for (int i = 0; i < 6; i++) {
+        WAIT_OK(&pair, recv[i]);
+        snprintf(out, sizeof out, "no. %d", i);
+        CHECK_STR(in[i], out);
+    }
+    t_pair_close(&pair);
+}
+
+CASE(receives_are_served_in_the_order_posted)
+{
+    in_the_order_posted(0);
+    in_the_order_posted(HWS_ADDRESS_UNSAFE_SHARED_MEMORY);
+}
+
+/* Messages that came before the receives, and others between them, keep their order. */
+CASE(messages_are_taken_in_the_order_sent)
+{
+    enum { N = 40 };
+    t_pair pair;
+    bytes b;
+    hws_id eb, recv, other;
+    uint64_t in, never;
+
+    t_pair_listen(&pair, NULL);
+    b = address_of(pair.worker[1], 0);
+    eb = dial(&pair, 0, &b, 0);
+    CHECK_OK(hws_tag_recv(pair.worker[1], &never, 8, 1000, ALL, NULL, &other));
+    for (uint64_t i = 0; i < N; i++) {
+        hws_id send = 0;
+
+        CHECK_OK(hws_tag_send(eb, &i, 8, i % 3, NULL, &send));
+        WAIT_OK(&pair, send);
+    }
+    for (uint64_t i = 0; i < N; i++) {
+        hws_event event;
+
+        CHECK_OK(hws_tag_recv(pair.worker[1], &in, 8, 0, 0, NULL, &recv));
+        event = WAIT_OK(&pair, recv);
+        CHECK_EQ(in, i);
+        CHECK_EQ(event.tag, i % 3);
+        CHECK_EQ(event.length, 8);
+    }
+    CHECK_PENDING(other);
+    t_pair_close(&pair);
 }
 
 CASE(ucx_bytes_alone)
