@@ -9,7 +9,7 @@ import signal
 import time
 
 import pytest
-from conftest import other_process
+from conftest import other_process, run_script
 from echo_support import echo
 
 import hawser
@@ -142,3 +142,45 @@ async def test_killed_peers_one_after_another(transports):
                             await endpoint.recv(tag=2)
             stats = worker.stats()
             assert stats["failures"] == 3 and stats["safety_wakeups"] == 0
+
+
+_WITHOUT_MEMORY = """
+import asyncio, hawser, pathlib, resource
+
+data = bytearray(100 << 20)
+
+async def main():
+    problems = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda loop, context: problems.append(type(context["exception"]).__name__))
+    async with hawser.listen(host="127.0.0.1") as listener, \
+            hawser.connect("127.0.0.1", listener.port) as client, await listener.accept() as server:
+        receive = server.recv_am(5)
+        pages = int(pathlib.Path("/proc/self/statm").read_text().split()[0])
+        resource.setrlimit(resource.RLIMIT_AS, (pages * 4096 + (30 << 20), resource.RLIM_INFINITY))
+        sending = client.send_am(data, 5)
+        try:
+            await receive
+        except hawser.NoMemoryError:
+            print("waited")
+        await sending
+        await client.send_am(data, 5)
+        await client.send_am(b"small", 5)
+        await asyncio.sleep(0.1)
+        try:
+            await server.recv_am(5)
+        except hawser.NoMemoryError:
+            print("came later")
+        print(bytes((await server.recv_am(5))[1]))
+        server.worker.am_handler(6, lambda *message: problems.append(message))
+        await client.send_am(data, 6)
+        while not problems:
+            await asyncio.sleep(0.01)
+        print(problems)
+
+asyncio.run(main())
+"""
+
+
+def test_an_active_message_without_memory_is_an_error():
+    assert run_script(_WITHOUT_MEMORY) == (0, "waited\ncame later\nb'small'\n['NoMemoryError']\n")

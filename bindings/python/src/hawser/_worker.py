@@ -93,7 +93,7 @@ class Worker(_core.Worker):
     def _notice(self, kind: int, source: int, *event: Any) -> bool:
         """An event of the worker or of something on it; called where progress is made. True: not taken yet."""
         if kind == c.EventKind.AM:
-            return self._am_arrived(*event)
+            return self._am_arrived(source, *event)
         if source == self.id:
             if kind == c.EventKind.CLOSED:
                 self._end()
@@ -142,7 +142,8 @@ class Worker(_core.Worker):
 
         `data` is a Buffer: memory of the library that lives as long as the object. With `defer`
         the data of large messages is still at the sender (`data.pending`): `data.fetch(buffer)`
-        gets it. The handler is called where progress is made and must not block.
+        gets it. The handler is called where progress is made and must not block. A message for which
+        there is no memory, or whose sender is lost meanwhile, is an exception of the event loop's.
         """
         if handler is None:
             self._handlers.pop(id, None)
@@ -152,27 +153,29 @@ class Worker(_core.Worker):
 
     def _am_arrived(
         self,
+        source: int,
         _op: int,
-        _status: int,
+        status: int,
         _flags: int,
         _length: int,
         id: int,
         _user: int,
-        _text: str,
+        text: str,
         header: bytes,
         data: Any,
         endpoint: int,
     ) -> bool:
         handler = self._handlers.get(id)
+        if status < 0:
+            if not isinstance(handler, _Keep):
+                raise _errors.from_code(status, text)
+            handler.lost(self._objects.get(source), status, text)
+            return False
         return handler is not None and handler(self._objects.get(endpoint), header, data) is _KEPT
 
     def keep_am(self, id: int) -> None:
         """Keep active messages with this id for Endpoint.recv_am()."""
-
-        def keep(endpoint: Any, header: bytes, data: Any) -> object:
-            return endpoint._am_queue(id).put((header, data)) if endpoint is not None else None
-
-        self.am_handler(id, keep)
+        self.am_handler(id, _Keep(id))
 
     def am_header_max(self) -> int:
         """The largest header of an active message, in bytes."""
@@ -400,10 +403,53 @@ def _untaken(waiters: weakref.ref[Waiters], thing: Any) -> None:
 class Messages(Waiters):
     """Active messages: what a peer may send before somebody asks for them is bounded by its credit."""
 
+    def get(self) -> _core.Operation:
+        if self.things and isinstance(self.things[0], _Lost):
+            worker = self._worker()
+            assert worker is not None
+            operation = _core.operation(worker, self._back)
+            self.things.popleft().tell(operation)
+            return operation
+        return super().get()
+
+    def lose(self, lost: _Lost) -> None:
+        """A message will not come: whose turn it is learns of it."""
+        while self.waiting:
+            operation = self.waiting.popleft()
+            if not operation.cancelled():
+                lost.tell(operation)
+                return
+        self.things.append(lost)
+
     def _pop(self) -> tuple[bytes, Any]:
         header, data = self.things.popleft()
         data._taken()
         return header, data
+
+
+class _Lost:
+    """An active message that could not be received: there was no memory, or its sender is gone."""
+
+    def __init__(self, code: int, text: str) -> None:
+        self._code = code
+        self._text = text
+
+    def tell(self, operation: _core.Operation) -> None:
+        operation._end(self._code, None, self._text)
+
+
+class _Keep:
+    """The handler of active messages that are kept for Endpoint.recv_am()."""
+
+    def __init__(self, id: int) -> None:
+        self._id = id
+
+    def __call__(self, endpoint: Any, header: bytes, data: Any) -> object:
+        return endpoint._am_queue(self._id).put((header, data)) if endpoint is not None else None
+
+    def lost(self, endpoint: Any, code: int, text: str) -> None:
+        if endpoint is not None:
+            endpoint._am_queue(self._id).lose(_Lost(code, text))
 
 
 async def within(operation: _core.Operation, seconds: float) -> Any:
