@@ -1286,7 +1286,8 @@ typedef struct hws_peek_info {
  * @param[out] stats   nullable
  * @param[out] info    nullable
  * @return 0, HWS_E_NOT_FOUND (no such process, or no such worker in it), HWS_E_SYSTEM (not allowed),
- *         HWS_E_PEER_VERSION (it runs another version of the library)
+ *         HWS_E_PEER_VERSION (it runs another version of the library), HWS_E_BUSY (it was stopped, or died, while
+ *         it wrote the counters)
  * @thread any  @blocks while /proc is read  @owns nothing  @since 0.1
  */
 HWS_API int32_t hws_stats_peek(uint32_t pid, uint32_t index, hws_stats *stats, hws_peek_info *info);

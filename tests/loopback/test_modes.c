@@ -6,13 +6,18 @@
 #include "support/pair.h"
 #include "support/proc.h"
 
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -235,25 +240,69 @@ static void *probe_often(void *arg)
     return NULL;
 }
 
+static void poll_beside(t_pair *pair, struct prober *prober)
+{
+    pthread_t thread;
+
+    prober->endpoint = pair->endpoint[1];
+    CHECK_EQ(pthread_create(&thread, NULL, probe_often, prober), 0);
+    for (uint64_t start = t_now(); !atomic_load(&prober->done);
+         t_check_patience(__FILE__, __LINE__, start, "the other thread's calls")) {
+        int32_t r = hws_worker_progress(pair->worker[0]);
+        CHECK(r >= 0 || r == HWS_E_BUSY);
+    }
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
 /* The same while the program polls without a pause. */
 CASE(a_polled_worker_lets_others_in)
 {
     struct rally rally = {0};
     struct prober prober = {0};
-    pthread_t thread;
     t_pair pair;
 
     open_rally(&pair, &rally);
     start_rally(&pair);
     UNTIL(&pair, atomic_load(&rally.count) > 1000); /* the poller is the worker's favourite */
-    prober.endpoint = pair.endpoint[1];
-    CHECK_EQ(pthread_create(&thread, NULL, probe_often, &prober), 0);
-    for (uint64_t start = t_now(); !atomic_load(&prober.done);
-         t_check_patience(__FILE__, __LINE__, start, "the other thread's calls")) {
-        int32_t r = hws_worker_progress(pair.worker[0]);
-        CHECK(r >= 0 || r == HWS_E_BUSY);
+    poll_beside(&pair, &prober);
+    close_rally(&pair, &rally);
+}
+
+/* From here on the system call fails on this thread and on those that it makes. */
+static int forbid(unsigned call)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    struct sock_fprog program = {.len = sizeof filter / sizeof filter[0], .filter = filter};
+
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+               ? prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)
+               : -1;
+}
+
+/* A program may put itself into a sandbox once it runs. */
+CASE(a_polled_worker_lets_others_in_without_membarrier)
+{
+    struct rally rally = {0};
+    struct prober prober = {0};
+    t_pair pair;
+
+    open_rally(&pair, &rally);
+    start_rally(&pair);
+    UNTIL(&pair, atomic_load(&rally.count) > 1000);
+    if (forbid(SYS_membarrier) != 0) {
+        SKIP("seccomp: %s", strerror(errno));
     }
-    CHECK_EQ(pthread_join(thread, NULL), 0);
+    for (int i = 0; i < 3; i++) {
+        uint64_t count = atomic_load(&rally.count);
+
+        atomic_store(&prober.done, 0);
+        poll_beside(&pair, &prober);
+        UNTIL(&pair, atomic_load(&rally.count) > count + 1000); /* and is again */
+    }
     close_rally(&pair, &rally);
 }
 

@@ -1719,7 +1719,7 @@ unsafe extern "C" {
 
     /// The counters of a worker of another process of this user, from a page of memory that every worker keeps (what `hawser stats PID` prints). Reading it costs that process nothing. The page is brought up to date every 0.1 s while the worker is busy, every second while somebody sleeps in it, and not while nobody makes progress on it.
     ///
-    /// Threads: any. Blocks: while /proc is read. Owns: nothing. Returns: 0, HWS_E_NOT_FOUND (no such process, or no such worker in it), HWS_E_SYSTEM (not allowed), HWS_E_PEER_VERSION (it runs another version of the library).
+    /// Threads: any. Blocks: while /proc is read. Owns: nothing. Returns: 0, HWS_E_NOT_FOUND (no such process, or no such worker in it), HWS_E_SYSTEM (not allowed), HWS_E_PEER_VERSION (it runs another version of the library), HWS_E_BUSY (it was stopped, or died, while it wrote the counters).
     pub fn hws_stats_peek(pid: u32, index: u32, stats: *mut hws_stats, info: *mut hws_peek_info) -> i32;
 
     /// A histogram of a worker of another process, as hws_stats_peek().
