@@ -155,7 +155,8 @@ bool core_spins_for(const struct op *op)
 void core_event(void *arg, const hws_event *event)
 {
     struct core *c = arg;
-    bool arrived = event->kind == HWS_EVENT_AM && event->status == HWS_OK; /* else detail is a text */
+    bool arrived =
+        event->kind == HWS_EVENT_AM && event->status == HWS_OK; /* else detail is a text */
     const hws_am_detail *am = arrived ? event->detail : NULL;
     uint64_t header = am != NULL ? am->header_length : 0;
     struct notice *n = malloc(sizeof *n + header);

@@ -112,7 +112,8 @@ struct op {
     PyObject *loop; /* where it is waited for, and that loop's thread */
     unsigned long thread;
     PyObject *callback, *context;
-    PyObject *more; /* further callbacks: list of (callback, context) */
+    PyObject *more;    /* further callbacks: list of (callback, context) */
+    PyObject *message; /* what cancel() was given, or null */
     PyObject
         *untaken; /* of one that Python ends: takes its result back if who waits is interrupted */
     /* Of hawser.ucp, see ucp.c. */

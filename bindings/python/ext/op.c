@@ -77,6 +77,7 @@ static void drop(struct op *op)
     Py_CLEAR(op->context);
     Py_CLEAR(op->more);
     Py_CLEAR(op->untaken);
+    Py_CLEAR(op->message);
     ucp_drop(op);
     free(op->text);
     op->text = NULL;
@@ -87,7 +88,7 @@ static inline bool holds_nothing(const struct op *op)
 {
     return ((uintptr_t)op->keep | (uintptr_t)op->loop | (uintptr_t)op->callback |
             (uintptr_t)op->text | (uintptr_t)op->ucp | (uintptr_t)op->untaken |
-            (uintptr_t)op->multi | (uintptr_t)op->has_view |
+            (uintptr_t)op->message | (uintptr_t)op->multi | (uintptr_t)op->has_view |
             (uintptr_t)(op->result == RESULT_MESSAGE)) == 0;
 }
 
@@ -245,7 +246,7 @@ PyObject *op_failure(struct op *op)
     PyObject *e;
 
     if (op->cancelled) {
-        return PyObject_CallNoArgs(op_cancelled_error);
+        return op_cancelled_exception((PyObject *)op, NULL);
     }
     e = failure_of_library(op);
     return e != NULL && op->ucp != NULL && ucp_failed(op) ? ucp_failure(op, e) : e;
@@ -476,11 +477,14 @@ int op_import(PyObject *module)
         {"exception", op_exception, METH_NOARGS, NULL},
         {"add_done_callback", FN(op_add_done_callback), METH_FASTCALL | METH_KEYWORDS, NULL},
         {"remove_done_callback", op_remove_done_callback, METH_O, NULL},
+        /* asyncio.gather() asks futures of any kind for this one and for _cancel_message. */
+        {"_make_cancelled_error", op_cancelled_exception, METH_NOARGS, NULL},
         {"_end", op_end, METH_VARARGS, NULL},
         {"_on_end", op_on_end, METH_O, NULL},
         {NULL, NULL, 0, NULL}};
     static PyGetSetDef members[] = {
         {"_asyncio_future_blocking", get_blocking, set_blocking, NULL, NULL},
+        {"_cancel_message", op_cancel_message, NULL, NULL, NULL},
         {"get_loop", op_get_loop, NULL, "get_loop(): the event loop where it is waited for.", NULL},
         {"length", get_length, NULL, "Bytes moved.", NULL},
         {"tag", get_tag, NULL, "Tag of the message.", NULL},

@@ -39,6 +39,9 @@ PyObject *op_on_end(PyObject *self, PyObject *arg);
 PyObject *op_remove_done_callback(PyObject *self, PyObject *arg);
 PyObject *op_get_loop(PyObject *self, void *unused);
 PyObject *op_cancel(PyObject *self, PyObject *args, PyObject *kwargs);
+/** The CancelledError of a cancelled one, with what cancel() was given. */
+PyObject *op_cancelled_exception(PyObject *self, PyObject *unused);
+PyObject *op_cancel_message(PyObject *self, void *unused);
 PyObject *op_add_done_callback(PyObject *self, PyObject *const *args, Py_ssize_t n,
                                PyObject *kwnames);
 

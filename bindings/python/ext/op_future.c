@@ -117,9 +117,33 @@ bool op_stop(struct op *op)
 
 PyObject *op_cancel(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    (void)args;
-    (void)kwargs;
-    return PyBool_FromLong(op_stop((struct op *)(void *)self));
+    static char *names[] = {"msg", NULL};
+    struct op *op = (struct op *)(void *)self;
+    PyObject *message = Py_None;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:cancel", names, &message)) {
+        return NULL;
+    }
+    if (message != Py_None && !op_over(op)) {
+        replace(&op->message, Py_NewRef(message));
+    }
+    return PyBool_FromLong(op_stop(op));
+}
+
+PyObject *op_cancelled_exception(PyObject *self, PyObject *unused)
+{
+    /* Null ends the arguments: without a message there is none. */
+    (void)unused;
+    return PyObject_CallFunctionObjArgs(op_cancelled_error, ((struct op *)(void *)self)->message,
+                                        NULL);
+}
+
+PyObject *op_cancel_message(PyObject *self, void *unused)
+{
+    struct op *op = (struct op *)(void *)self;
+
+    (void)unused;
+    return Py_NewRef(op->message != NULL ? op->message : Py_None);
 }
 
 /* throw(exception) and throw(type, value, traceback): the task that awaits is interrupted. */

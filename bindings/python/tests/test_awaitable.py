@@ -468,3 +468,48 @@ async def test_an_object_without_memory_comes_again(pair):
         await server.recv_obj(3, allocator=none)
     assert bytes(await asyncio.wait_for(server.recv_obj(3), 30)) == data
     await sending
+
+
+@pytest.mark.parametrize("return_exceptions", [False, True])
+async def test_cancelled_gather(pair, return_exceptions):
+    client, server = pair
+    for posted in (0, 1):  # so many are done before
+        receives = [server.recv(bytearray(1), i) for i in range(3)]
+        together = asyncio.gather(*receives, return_exceptions=return_exceptions)
+        for i in range(posted):
+            await client.send(b"x", i)
+        await asyncio.sleep(0.05)
+        together.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(together, 5)
+        assert [r.cancelled() for r in receives] == [i >= posted for i in range(3)]
+
+
+async def test_gather_of_which_one_is_cancelled(pair):
+    _, server = pair
+    first, second = server.recv(bytearray(1), 1), server.recv(bytearray(1), 2)
+    together = asyncio.gather(first, second)
+    first.cancel("why")
+    with pytest.raises(asyncio.CancelledError, match="why"):
+        await asyncio.wait_for(together, 5)
+    with pytest.raises(asyncio.CancelledError, match="why"):
+        first.result()
+    both = asyncio.gather(server.recv(bytearray(1), 3), second, return_exceptions=True)
+    second.cancel()
+    await asyncio.sleep(0)
+    both.cancel("all")
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(both, 5)
+
+
+async def test_gather_within_a_time(pair):
+    _, server = pair
+
+    async def together():
+        await asyncio.gather(server.recv(bytearray(1), 1), server.recv(bytearray(1), 2))
+
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(together(), 0.05)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await together()
