@@ -193,7 +193,10 @@ static void handler_failed(struct core *c)
     struct binding *b = PyErr_Occurred() != NULL ? binding_of_thread(c) : NULL;
 
     if (b != NULL && b->wait == NULL) {
-        callback_failed_on(b->loop, c->worker);
+        PyObject *loop = Py_NewRef(b->loop);
+
+        callback_failed_on(loop, c->worker);
+        Py_DECREF(loop);
     } else {
         callback_failed(c->worker);
     }

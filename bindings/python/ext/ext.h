@@ -30,9 +30,13 @@ struct notice {
     char header[]; /* of an active message */
 };
 
-/** One event loop that a worker feeds. GIL. */
+/**
+ * One event loop that a worker feeds. GIL. Whoever calls Python may find afterwards that another thread has unbound it:
+ * all objects are null then, and the memory is there for as long as it is held.
+ */
 struct binding {
     struct binding *next;
+    uint32_t refs;
     PyObject *loop;
     PyObject *ready;    /* loop._ready: the callbacks that are due; null where the loop hides it */
     PyObject *on_fd;    /* the reader */
@@ -202,6 +206,12 @@ struct binding *binding_of_thread(struct core *c);
 bool binding_is_of(const struct core *c, const struct binding *b);
 /** The binding of the running loop; null with an error set where none runs. */
 struct binding *binding_running(struct core *c);
+static inline struct binding *binding_hold(struct binding *b)
+{
+    b->refs++;
+    return b;
+}
+void binding_drop(struct binding *b);
 /** Before the loop sleeps, look and arm. */
 int binding_schedule(struct core *c, struct binding *b);
 void binding_look_again(struct core *c);

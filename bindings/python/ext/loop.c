@@ -102,16 +102,28 @@ static void end_reader(PyObject *reader)
     }
 }
 
+void binding_drop(struct binding *b)
+{
+    if (--b->refs == 0) {
+        free(b);
+    }
+}
+
+/* It is in no list any more. */
 static void close_binding(struct binding *b)
 {
-    end_reader(b->on_fd);
-    end_reader(b->on_turn);
+    PyObject *on_fd = b->on_fd, *on_turn = b->on_turn;
+
+    b->next = NULL;
+    b->on_fd = b->on_turn = NULL;
+    end_reader(on_fd);
+    end_reader(on_turn);
     Py_CLEAR(b->ready);
     Py_CLEAR(b->wait);
     Py_CLEAR(b->ended);
     Py_CLEAR(b->get_loop);
     Py_CLEAR(b->loop);
-    free(b);
+    binding_drop(b);
 }
 
 static PyObject *call_loop(struct binding *b, const char *method, PyObject *args)
@@ -137,15 +149,35 @@ static int call_void(struct binding *b, const char *method, PyObject *args)
     return r == NULL ? -1 : 0;
 }
 
-/* A closed loop watches nothing and can be asked nothing. */
+/* A closed loop watches nothing and can be asked nothing. Nor is one that was unbound. */
 static bool loop_closed(struct binding *b)
 {
-    PyObject *r = PyObject_CallMethod(b->loop, "is_closed", NULL);
-    bool closed = r == NULL || PyObject_IsTrue(r);
+    PyObject *loop = Py_XNewRef(b->loop), *r;
+    bool closed;
 
+    if (loop == NULL) {
+        return true;
+    }
+    r = PyObject_CallMethod(loop, "is_closed", NULL);
+    closed = r == NULL || PyObject_IsTrue(r);
     Py_XDECREF(r);
+    Py_DECREF(loop);
     PyErr_Clear();
     return closed;
+}
+
+static bool unlink_binding(struct core *c, const struct binding *b)
+{
+    struct binding **p = &c->bindings;
+
+    while (*p != NULL && *p != b) {
+        p = &(*p)->next;
+    }
+    if (*p == NULL) {
+        return false;
+    }
+    *p = b->next;
+    return true;
 }
 
 void bindings_clear(struct core *c)
@@ -178,15 +210,16 @@ void bindings_clear(struct core *c)
 /* Closed loops keep nothing alive: their bindings go when the next one is made. */
 static void drop_closed(struct core *c)
 {
-    for (struct binding **p = &c->bindings; *p != NULL;) {
-        struct binding *b = *p;
+    struct binding *b = c->bindings, *next;
 
-        if (loop_closed(b)) {
-            *p = b->next;
+    for (b = b != NULL ? binding_hold(b) : NULL; b != NULL; b = next) {
+        bool closed = loop_closed(b);
+
+        next = b->next != NULL ? binding_hold(b->next) : NULL;
+        if (closed && unlink_binding(c, b)) {
             close_binding(b);
-        } else {
-            p = &b->next;
         }
+        binding_drop(b);
     }
 }
 
@@ -225,6 +258,7 @@ static struct binding *bind_loop(struct core *c, PyObject *loop)
         PyErr_NoMemory();
         return NULL;
     }
+    b->refs = 1;
     b->on_fd = make_reader(c, b, false);
     b->on_turn = make_reader(c, b, true);
     if (b->on_fd == NULL || b->on_turn == NULL) {
@@ -277,7 +311,7 @@ struct binding *binding_running(struct core *c)
 int binding_schedule(struct core *c, struct binding *b)
 {
     (void)c;
-    if (b->due) {
+    if (b->due || b->loop == NULL) {
         return 0;
     }
     b->due = true;
@@ -293,10 +327,14 @@ void binding_look_again(struct core *c)
         if (c->bindings != NULL) {
             hws_worker_signal(c->id);
         }
-    } else if (!b->due && !loop_closed(b) && binding_schedule(c, b) < 0) {
+        return;
+    }
+    binding_hold(b);
+    if (!b->due && !loop_closed(b) && binding_schedule(c, b) < 0) {
         b->due = false;
         PyErr_Clear();
     }
+    binding_drop(b);
 }
 
 /* Work that goes on is done for so long before other callbacks of the loop get their turn. */
@@ -316,21 +354,12 @@ static PyObject *told_what(void)
 }
 
 /* The loop is about to sleep, or a descriptor is readable. */
-static PyObject *reader_call(PyObject *self, PyObject *args, PyObject *kwargs)
+static PyObject *look_after(struct reader *reader, struct binding *b)
 {
-    struct reader *reader = (struct reader *)(void *)self;
     struct core *c = reader->core;
-    struct binding *b = reader->binding;
     uint64_t start = 0, idle = 0, now;
     int r, told;
 
-    (void)args;
-    (void)kwargs;
-    /* Once in each round of the loop: whoever was woken before the next messages were sent comes before those
-     * who wait for them. */
-    if (b == NULL || (b->due && !reader->turn)) {
-        Py_RETURN_NONE;
-    }
     b->due = false;
     c->turn = now_ns();
     for (;;) {
@@ -338,7 +367,7 @@ static PyObject *reader_call(PyObject *self, PyObject *args, PyObject *kwargs)
         b->telling = true;
         told = core_drain(c, b);
         if (reader->binding == NULL || c->closed) {
-            return told_what(); /* a callback closed the worker */
+            return told_what(); /* a callback closed the worker, or another thread */
         }
         b->telling = false;
         if (told != 0 || c->fd < 0 || r < 0) {
@@ -365,6 +394,24 @@ static PyObject *reader_call(PyObject *self, PyObject *args, PyObject *kwargs)
         return NULL;
     }
     return told_what();
+}
+
+static PyObject *reader_call(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    struct reader *reader = (struct reader *)(void *)self;
+    struct binding *b = reader->binding;
+    PyObject *r;
+
+    (void)args;
+    (void)kwargs;
+    /* Once in each round of the loop: whoever was woken before the next messages were sent comes before those
+     * who wait for them. */
+    if (b == NULL || (b->due && !reader->turn)) {
+        Py_RETURN_NONE;
+    }
+    r = look_after(reader, binding_hold(b));
+    binding_drop(b);
+    return r;
 }
 
 static void reader_dealloc(PyObject *self)

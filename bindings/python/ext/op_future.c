@@ -14,7 +14,7 @@ static PyObject *invalid_state, *copy_context, *run_name;
 /* Have a callback called on the loop of the operation. */
 static void schedule(struct op *op, PyObject *callback, PyObject *context, struct binding *direct)
 {
-    PyObject *r, *name, *method, *args, *kwargs;
+    PyObject *r, *name, *method, *args, *kwargs, *woken_with;
 
     if (op->loop == NULL) {
         r = PyObject_CallFunctionObjArgs(callback, (PyObject *)op, NULL);
@@ -23,9 +23,10 @@ static void schedule(struct op *op, PyObject *callback, PyObject *context, struc
         return;
     }
     if (direct != NULL && direct->loop == op->loop) {
-        r = PyObject_CallMethodObjArgs(context, run_name, callback,
-                                       wakeup_argument(direct, callback, op), NULL);
+        woken_with = Py_NewRef(wakeup_argument(direct, callback, op));
+        r = PyObject_CallMethodObjArgs(context, run_name, callback, woken_with, NULL);
         Py_XDECREF(r);
+        Py_DECREF(woken_with);
         callback_failed_on(op->loop, callback);
         return;
     }

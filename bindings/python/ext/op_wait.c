@@ -64,10 +64,16 @@ static int spin(struct op *op)
     if (b == NULL || !(b->due || b->telling)) {
         b = binding_running(c);
     }
-    if (b == NULL || binding_schedule(c, b) < 0) {
+    if (b == NULL) {
+        return -1;
+    }
+    binding_hold(b);
+    if (binding_schedule(c, b) < 0) {
+        binding_drop(b);
         return -1;
     }
     busy = loop_is_busy(b);
+    binding_drop(b);
     core_spin(c, op, busy ? 1 : QUICK);
     if (op->handed) {
         op_settle(op);
@@ -104,6 +110,8 @@ static bool turn_due(struct core *c)
 int op_bind(struct op *op)
 {
     struct binding *b;
+    PyObject *before;
+    int r;
 
     if (op->loop != NULL && op != op->core->done) {
         return 0;
@@ -115,10 +123,12 @@ int op_bind(struct op *op)
     if (b == NULL) {
         return -1;
     }
-    Py_INCREF(b->loop);
-    replace(&op->loop, b->loop);
     op->thread = b->thread;
-    return op_over(op) ? 0 : binding_schedule(op->core, b);
+    before = op->loop;
+    op->loop = Py_NewRef(b->loop);
+    r = op_over(op) ? 0 : binding_schedule(op->core, b);
+    Py_XDECREF(before);
+    return r;
 }
 
 PySendResult op_send(PyObject *self, PyObject *arg, PyObject **out)

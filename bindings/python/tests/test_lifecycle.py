@@ -325,3 +325,31 @@ async def test_what_is_closed_needs_no_other_holder():
         closing = listener.close()
         del listener
         await closing
+
+
+_LOOPS_OF_DAEMONS = """
+import asyncio, hawser, threading, time
+
+async def main():
+    listener = hawser.listen(host="127.0.0.1")
+    client, server = await asyncio.gather(hawser.connect("127.0.0.1", listener.port), listener.accept())
+    busy.release()
+    while True:
+        receive = server.recv(bytearray(1000), 1)
+        await client.send(bytes(1000), 1)
+        await receive
+
+threading.excepthook = lambda args: None  # that their worker was closed
+busy = threading.Semaphore(0)
+for _ in range(4):
+    threading.Thread(target=lambda: asyncio.run(main()), daemon=True).start()
+for _ in range(4):
+    busy.acquire()
+time.sleep(0.05)
+"""
+
+
+@pytest.mark.parametrize("attempt", range(8))
+def test_exit_while_loops_of_daemon_threads_run(attempt):
+    code, output = run_script(_LOOPS_OF_DAEMONS)
+    assert code == 0, output
