@@ -44,7 +44,7 @@ void hws__cm_dialled(uint16_t port, const struct sockaddr_storage *peer)
     int fd = dialled(port, peer);
 
     if (fd >= 0) {
-        hws__sockets_screen_one(fd);
+        hws__sockets_screen_one(fd, true);
         hws__sockets_close_on_exec(fd);
     }
 }

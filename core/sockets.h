@@ -72,8 +72,8 @@ uint16_t hws__sockets_listening(int fd);
 
 /** Have the kernel keep from this process's listening sockets on a port what would make UCX abort. */
 void hws__sockets_screen(uint16_t port);
-/** The same on a socket that connects. */
-void hws__sockets_screen_one(int fd);
+/** The same on one socket. */
+void hws__sockets_screen_one(int fd, bool dialled);
 
 /** A connected IP socket of this process. */
 struct hws__connected {

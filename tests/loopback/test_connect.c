@@ -426,21 +426,41 @@ CASE(peer_that_hangs_up)
     t_pair_close(&pair);
 }
 
+/* Bytes that are no message of UCX's, and those that look like one: a length, a status, then the same byte. */
+static const struct nonsense {
+    uint64_t length, status;
+    unsigned char byte;
+    size_t bytes;
+} nonsense[] = {
+    {0, 0, 0, 100000}, {100, 0, 0xff, 100}, {100, 1, 0xff, 100}, {3, 0, 0, 3}, {0, 0, 0, 0}};
+enum { NONSENSE = sizeof nonsense / sizeof *nonsense, LAST_THING_OF_A_CLIENT = NONSENSE - 1 };
+
+static void talk(int fd, const struct nonsense *n)
+{
+    size_t size = 2 * sizeof n->length + n->bytes;
+    unsigned char *message = t_alloc(size);
+
+    memcpy(message, &n->length, sizeof n->length);
+    memcpy(message + sizeof n->length, &n->status, sizeof n->status);
+    memset(message + 2 * sizeof n->length, n->byte, n->bytes);
+    CHECK(send(fd, message, size, MSG_DONTWAIT) > 0);
+    free(message);
+}
+
 /* It is no UCX: what it says does no harm, and is no answer. */
 CASE(peer_that_talks_nonsense)
 {
-    static const char nonsense[100000];
     t_pair pair;
     uint16_t port;
     int fd = silent_listener(&port), taken = -1;
 
     t_pair_listen(&pair, NULL);
     CHECK_EQ(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < NONSENSE; i++) {
         hws_id client = dial(&pair, "127.0.0.1", port, 300 * T_MS, NULL);
 
         UNTIL(&pair, (taken = accept(fd, NULL, NULL)) >= 0);
-        CHECK(send(taken, nonsense, sizeof nonsense, MSG_DONTWAIT) > 0);
+        talk(taken, &nonsense[i]);
         CHECK(connected(&pair, client).event.status < 0);
         close(taken);
     }
@@ -458,6 +478,23 @@ static int plain_client(uint16_t port)
     CHECK(fd >= 0);
     CHECK_EQ(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
     return fd;
+}
+
+/* The same of who dials. The last one cannot be told from what UCX says itself, and ends UCX 1.13.1. */
+CASE(client_that_talks_nonsense)
+{
+    t_pair pair;
+
+    t_pair_listen(&pair, NULL);
+    for (int i = 0; i < LAST_THING_OF_A_CLIENT; i++) {
+        int fd = plain_client(pair.port);
+
+        talk(fd, &nonsense[i]);
+        t_pair_idle(&pair, 20 * T_MS);
+        close(fd);
+    }
+    t_pair_connect(&pair, NULL, &pair.endpoint[0], &pair.endpoint[1]);
+    t_pair_close(&pair);
 }
 
 /* Who says nothing is ended after the listener's hello timeout, not sooner, whatever other workers do. */

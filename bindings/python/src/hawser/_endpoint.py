@@ -89,7 +89,8 @@ class Endpoint(_core.Endpoint):
 
     def recv_am(self, id: int = 0, timeout: float | None = None) -> Any:
         """The next active message of this peer with this id: (header, data). What the peer may send before somebody
-        asks for it is bounded (flow control), over all ids."""
+        asks for it is bounded (flow control), over all ids. Those with another id than 0 are dropped before the first
+        recv_am(), unless Worker(am_ids=...) or keep_am() named it earlier."""
         operation = self._next_am(id)
         return operation if timeout is None else within(operation, timeout)
 
