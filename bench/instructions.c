@@ -4,9 +4,8 @@
  *
  *     instructions [tag|callback|am] [COUNT] [hello]
  *
- * One process, manual mode, a worker connected to its own address without a hello: the self transport, and UCX's
- * own tag matching. With "hello": usual endpoints by a listener, over shared memory, whose tagged messages are
- * matched by Hawser.
+ * One process, manual mode, a worker connected to its own address, without a hello; by shared memory, since UCX has
+ * no peer error handling over its self transport. With "hello": usual endpoints by a listener.
  */
 #include "bench.h"
 

@@ -1,6 +1,6 @@
 /*
  * What instructions.c does, on UCX itself: a UCX worker connected to its own address, with peer error handling;
- * with "pair", two UCX workers.
+ * with "pair", two UCX workers, as usual endpoints have.
  * Links UCX, as raw_ucx_pause.c does.
  *
  *     raw_ucx_instructions [tag|callback|am] [COUNT] [pair]        (tag and callback are the same here)

@@ -174,6 +174,10 @@ static int32_t submit(struct hws__post *p, hws_id *out)
     struct hws__op *op;
     int32_t r;
 
+    /* It ends when nothing is left: who goes on posting would keep it from that. */
+    if (atomic_load_explicit(&w->closing, memory_order_relaxed)) {
+        return hws__fail(HWS_E_CLOSING, p->source, "the worker is closing");
+    }
     if ((op = package(p, out, &r)) == NULL) {
         return r;
     }

@@ -221,6 +221,21 @@ static inline void hws__post_init(struct hws__post *p, int32_t (*run)(struct hws
     p->operand = 0;
 }
 
+/** The posting of a receive that waited, now that its message is there. `opts` is filled, for as long as it is used. */
+static inline struct hws__post hws__post_again(struct hws__op *op, hws_op_opts *opts)
+{
+    *opts = (hws_op_opts){.flags = op->flags, .memory_kind = op->memory_kind};
+    return (struct hws__post){.worker = op->worker,
+                              .ep = op->ep,
+                              .buffer = op->buffer,
+                              .length = op->length,
+                              .op = op,
+                              .tag = op->tag,
+                              .mask = op->mask,
+                              .source = op->source,
+                              .opts = opts};
+}
+
 /** Find the endpoint of a posting. */
 static inline int32_t hws__post_endpoint(struct hws__post *p)
 {

@@ -78,14 +78,8 @@ static struct hws__scope *scope_of(struct hws__uworker *u)
 static void meet(struct hws__op *op, struct hws__uworker *u, ucp_tag_message_h message,
                  const ucp_tag_recv_info_t *info)
 {
-    hws_op_opts opts = {.flags = op->flags, .memory_kind = op->memory_kind};
-    struct hws__post p = {.worker = op->worker,
-                          .ep = op->ep,
-                          .buffer = op->buffer,
-                          .length = op->length,
-                          .op = op,
-                          .source = op->source,
-                          .opts = &opts};
+    hws_op_opts opts;
+    struct hws__post p = hws__post_again(op, &opts);
     int32_t r;
 
     hws__op_leave(op);
@@ -122,7 +116,6 @@ void hws__raw_arrived(struct hws__uworker *u)
     struct hws__message *m;
     struct hws__op *op;
 
-    u->unread = true;
     /* First: what was taken out of UCX's matching cannot be put back. */
     while (hws__message_ready(w, HWS_KIND_MESSAGE)) {
         if ((message = hws__ucx.ucp_tag_probe_nb(u->ucx, 0, 0, 1, &info)) == NULL) {

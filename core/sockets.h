@@ -72,7 +72,7 @@ uint16_t hws__sockets_listening(int fd);
 
 /** Have the kernel keep from this process's listening sockets on a port what would make UCX abort. */
 void hws__sockets_screen(uint16_t port);
-/** The same on one socket. */
+/** The same on one socket, which listens or has dialled. */
 void hws__sockets_screen_one(int fd, bool dialled);
 
 /** A connected IP socket of this process. */

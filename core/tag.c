@@ -103,16 +103,8 @@ int32_t hws__message_to(struct hws__post *p, struct hws__message *m)
 
 void hws__message_meet(struct hws__op *op, struct hws__message *m)
 {
-    hws_op_opts opts = {.flags = op->flags, .memory_kind = op->memory_kind};
-    struct hws__post p = {.worker = op->worker,
-                          .ep = op->ep,
-                          .buffer = op->buffer,
-                          .length = op->length,
-                          .op = op,
-                          .tag = op->tag,
-                          .mask = op->mask,
-                          .source = op->source,
-                          .opts = &opts};
+    hws_op_opts opts;
+    struct hws__post p = hws__post_again(op, &opts);
     int32_t r;
 
     op->stage = HWS__STAGE_OWN;
@@ -132,16 +124,11 @@ void hws__message_meet(struct hws__op *op, struct hws__message *m)
 static ucs_status_t meet_rndv(struct hws__op *op, struct hws__uworker *u, void *desc,
                               uint64_t length)
 {
-    hws_op_opts opts = {.flags = op->flags, .memory_kind = op->memory_kind};
-    struct hws__post p = {.worker = op->worker,
-                          .ep = op->ep,
-                          .buffer = op->buffer,
-                          .op = op,
-                          .length = op->length,
-                          .opts = &opts,
-                          .done_tag = op->done_tag};
+    hws_op_opts opts;
+    struct hws__post p = hws__post_again(op, &opts);
     int32_t r;
 
+    p.done_tag = op->done_tag;
     if (length > hws__bytes(op->buffer, op->length, op->flags)) {
         hws__op_finish(op, HWS_E_TRUNCATED);
         return UCS_OK; /* UCX drops it; the sender completes */

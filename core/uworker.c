@@ -61,6 +61,7 @@ static struct hws__uworker *create(struct hws__context *c, int role, ucp_context
     hws__list_init(&u->flushes);
     hws__list_init(&u->cuts);
     hws__list_init(&u->acceptors.link);
+    u->unread = true;
     if ((s = hws__ucx.ucp_worker_query(u->ucx, &a)) != UCS_OK ||
         a.thread_mode < UCS_THREAD_MODE_SERIALIZED ||
         (s = hws__ucx.ucp_worker_get_efd(u->ucx, &u->efd)) != UCS_OK) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import dataclasses
 import functools
 import logging
 import threading
@@ -367,16 +368,19 @@ class Waiters:
         while self.waiting:
             operation = self.waiting.popleft()
             if not operation.cancelled():
-                operation._end(0, thing)
+                self._give(operation, thing)
                 return True
         return False
+
+    def _give(self, operation: _core.Operation, thing: Any) -> None:
+        operation._end(0, thing)
 
     def get(self) -> _core.Operation:
         worker = self._worker()
         assert worker is not None
         operation = _core.operation(worker, self._back)
         if self.things:
-            operation._end(0, self._pop())
+            self._give(operation, self._pop())
         else:
             if len(self.waiting) >= self._room:
                 self.waiting = collections.deque(op for op in self.waiting if not op.cancelled())
@@ -403,39 +407,25 @@ def _untaken(waiters: weakref.ref[Waiters], thing: Any) -> None:
 class Messages(Waiters):
     """Active messages: what a peer may send before somebody asks for them is bounded by its credit."""
 
-    def get(self) -> _core.Operation:
-        if self.things and isinstance(self.things[0], _Lost):
-            worker = self._worker()
-            assert worker is not None
-            operation = _core.operation(worker, self._back)
-            self.things.popleft().tell(operation)
-            return operation
-        return super().get()
+    def _give(self, operation: _core.Operation, thing: tuple[bytes, Any] | _Lost) -> None:
+        if isinstance(thing, _Lost):
+            operation._end(thing.code, None, thing.text)
+        else:
+            operation._end(0, thing)
 
-    def lose(self, lost: _Lost) -> None:
-        """A message will not come: whose turn it is learns of it."""
-        while self.waiting:
-            operation = self.waiting.popleft()
-            if not operation.cancelled():
-                lost.tell(operation)
-                return
-        self.things.append(lost)
-
-    def _pop(self) -> tuple[bytes, Any]:
-        header, data = self.things.popleft()
-        data._taken()
-        return header, data
+    def _pop(self) -> tuple[bytes, Any] | _Lost:
+        thing: tuple[bytes, Any] | _Lost = self.things.popleft()
+        if not isinstance(thing, _Lost):
+            thing[1]._taken()
+        return thing
 
 
+@dataclasses.dataclass
 class _Lost:
     """An active message that could not be received: there was no memory, or its sender is gone."""
 
-    def __init__(self, code: int, text: str) -> None:
-        self._code = code
-        self._text = text
-
-    def tell(self, operation: _core.Operation) -> None:
-        operation._end(self._code, None, self._text)
+    code: int
+    text: str
 
 
 class _Keep:
@@ -449,7 +439,7 @@ class _Keep:
 
     def lost(self, endpoint: Any, code: int, text: str) -> None:
         if endpoint is not None:
-            endpoint._am_queue(self._id).lose(_Lost(code, text))
+            endpoint._am_queue(self._id).put(_Lost(code, text))
 
 
 async def within(operation: _core.Operation, seconds: float) -> Any:
