@@ -179,9 +179,9 @@ CASE(a_cancelled_submitted_connect)
     /* One that the closing worker turns down. */
     hws__own(w);
     d = (struct dial){.pair = &pair};
-    CHECK_OK(hws_close(pair.worker[0]));
     CHECK_EQ(pthread_create(&thread, NULL, dial_and_cancel, &d), 0);
     pthread_join(thread, NULL);
+    CHECK_OK(hws_close(pair.worker[0]));
     hws__disown(w, false);
     UNTIL(&pair, hws_kind(d.endpoint) < 0);
     t_pair_close(&pair);
