@@ -59,32 +59,36 @@ void hws__refused_by_ucx(struct hws__uworker *u)
     hws__wake(u->worker);
 }
 
-/* So many events are told of at a time. */
-#define DELIVER_MAX 1024
+static void tell(struct hws__worker *w, struct hws__notice *t)
+{
+    HWS__COUNT(w, events, 1);
+    hws__call(t->callback, t->callback_arg, &t->event);
+    if (t->message != NULL) {
+        hws__message_release(t->message);
+    }
+    hws__list_push(&w->free_notices, &t->link);
+}
 
+/*
+ * A callback may post, and what it posts may end at once, and so on: what is added while callbacks run is due the next
+ * time, after UCX, what came in otherwise and the clock.
+ */
 int hws__deliver(struct hws__worker *w)
 {
-    struct hws__list *n;
+    struct hws__list ops, notices, *n;
     int done = 0;
 
-    /* A callback may make progress impossible to nest, but may post: new events join the lists and are
-     * taken by this same loop. It ends all the same when each ends at once and posts the next. */
-    while (done < DELIVER_MAX && (n = hws__list_pop(&w->ready_ops)) != NULL) {
+    hws__list_init(&ops);
+    hws__list_init(&notices);
+    hws__list_splice(&ops, &w->ready_ops);
+    hws__list_splice(&notices, &w->ready);
+    for (; (n = hws__list_pop(&ops)) != NULL; done++) {
         hws__op_tell(hws__container(n, struct hws__op, match));
-        done++;
     }
-    while (done < DELIVER_MAX && (n = hws__list_pop(&w->ready)) != NULL) {
-        struct hws__notice *t = hws__container(n, struct hws__notice, link);
-
-        HWS__COUNT(w, events, 1);
-        hws__call(t->callback, t->callback_arg, &t->event);
-        if (t->message != NULL) {
-            hws__message_release(t->message);
-        }
-        hws__list_push(&w->free_notices, &t->link);
-        done++;
+    for (; (n = hws__list_pop(&notices)) != NULL; done++) {
+        tell(w, hws__container(n, struct hws__notice, link));
     }
-    w->todo |= done == DELIVER_MAX;
+    w->todo |= !hws__list_empty(&w->ready_ops) || !hws__list_empty(&w->ready);
     return done;
 }
 
@@ -395,7 +399,7 @@ int hws__progress(struct hws__worker *w)
     int done = hws__sweep(w);
 
     /* Work makes a sweep longer: count it as several, so that the slow checks keep their pace. */
-    w->tick += done != 0 ? 8 : 1;
+    w->tick += done != 0 ? 8 + (uint32_t)done / 8 : 1;
     if (w->tick >= HWS__TICK) {
         done += hws__slow(w);
     }

@@ -64,7 +64,7 @@ int hws__sweep(struct hws__worker *w);
 int hws__progress(struct hws__worker *w);
 /** The slow checks: deadlines, cold UCX workers, closing. */
 int hws__slow(struct hws__worker *w);
-/** Call due callbacks, up to a number: `todo` is set if there may be more. Owner only. How many. */
+/** Call the callbacks that are due: `todo` is set if they made others due. Owner only. How many. */
 int hws__deliver(struct hws__worker *w);
 /** All of them: for a worker that ends. */
 void hws__deliver_all(struct hws__worker *w);

@@ -28,7 +28,7 @@ static bool op_ended(const struct hws__op *op, hws_id id)
            atomic_load_explicit(&op->id, memory_order_relaxed) != id;
 }
 
-/* Sweeps with work between looks at the clock: there may always be some. */
+/* How much work is done between looks at the clock: there may always be some. */
 #define BUSY_LOOK 256u
 
 /* Let another waiter have this core, and the worker. Whether the worker is still to be had. */
@@ -57,8 +57,12 @@ static bool wait_as_owner(struct wait *t)
         if (done != 0) {
             start = 0;
             empty = 0;
-            if (++busy % BUSY_LOOK == 0 && t->end != UINT64_MAX && hws__now() >= t->end) {
-                return false;
+            busy += (uint32_t)done;
+            if (busy >= BUSY_LOOK) {
+                busy = 0;
+                if (t->end != UINT64_MAX && hws__now() >= t->end) {
+                    return false;
+                }
             }
             continue;
         }

@@ -64,7 +64,8 @@ CASE_REMOTE(many)
 
 struct chain {
     t_remote *remote;
-    _Atomic uint64_t count;
+    uint64_t takes_ns; /* each callback */
+    _Atomic uint64_t count, heard;
     _Atomic int over;
 };
 
@@ -76,26 +77,47 @@ static void next_put(void *arg, const hws_event *event)
 
     CHECK_OK(event->status);
     atomic_fetch_add(&chain->count, 1);
+    for (uint64_t start = t_now(); t_now() - start < chain->takes_ns;) {}
     if (!atomic_load(&chain->over)) {
         CHECK_OK(hws_put(chain->remote->rkey, chain->remote->address, &byte, 1, &opts, NULL));
     }
 }
 
-/* Puts that end at once, each posted by the callback of the one before: progress returns all the same, and
- * messages arrive. */
+static void heard(void *arg, const hws_event *event)
+{
+    struct chain *chain = arg;
+
+    CHECK_OK(event->status);
+    atomic_fetch_add(&chain->heard, 1);
+}
+
+/* Puts that end at once, each posted by the callback of the one before: progress returns all the same, messages
+ * arrive and are told of, and waits end in time. */
 CASE_REMOTE(a_chain_of_callbacks)
 {
-    struct chain chain = {.remote = remote};
+    struct chain chain = {.remote = remote, .takes_ns = T_MS / 50};
     hws_op_opts opts = {.struct_size = sizeof(opts), .callback = next_put, .callback_arg = &chain};
+    hws_am_opts told = {.struct_size = sizeof(told),
+                        .sink = {.callback = heard, .callback_arg = &chain}};
     uint64_t in = 0, out = 9, before;
-    hws_id send = 0, receive = 0;
+    hws_id send = 0, receive = 0, nothing = 0;
 
+    CHECK_OK(hws_am_handler(pair->worker[user], 3, &told));
     CHECK_OK(hws_put(remote->rkey, remote->address, "a", 1, &opts, NULL));
     CHECK_OK(hws_tag_recv(pair->endpoint[user], &in, 8, 1, UINT64_MAX, NULL, &receive));
     CHECK_OK(hws_tag_send(pair->endpoint[1 - user], &out, 8, 1, NULL, &send));
     WAIT_OK(pair, receive);
     WAIT_OK(pair, send);
     CHECK_EQ(in, 9);
+    CHECK_OK(hws_am_send(pair->endpoint[1 - user], 3, NULL, 0, &out, 8, NULL, &send));
+    UNTIL(pair, atomic_load(&chain.heard) != 0);
+    WAIT_OK(pair, send);
+    CHECK_OK(hws_tag_recv(pair->endpoint[user], &in, 8, 2, UINT64_MAX, NULL, &nothing));
+    before = t_now();
+    CHECK_CODE(hws_wait(nothing, 50 * T_MS, NULL), HWS_E_TIMED_OUT);
+    CHECK(t_now() - before < 2 * T_SECOND);
+    CHECK_OK(hws_cancel(nothing));
+    CHECK_CODE(WAIT(pair, nothing).status, HWS_E_CANCELED);
     before = atomic_load(&chain.count);
     UNTIL(pair, atomic_load(&chain.count) > before + 5000);
     before = atomic_load(&chain.count);
