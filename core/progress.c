@@ -69,24 +69,45 @@ static void tell(struct hws__worker *w, struct hws__notice *t)
     hws__list_push(&w->free_notices, &t->link);
 }
 
+static int tell_ops(struct hws__worker *w)
+{
+    struct hws__list due, *n;
+    int done = 0;
+
+    hws__list_init(&due);
+    hws__list_splice(&due, &w->ready_ops);
+    for (; (n = hws__list_pop(&due)) != NULL; done++) {
+        hws__op_tell(hws__container(n, struct hws__op, match));
+    }
+    return done;
+}
+
+static int tell_notices(struct hws__worker *w)
+{
+    struct hws__list due, *n;
+    int done = 0;
+
+    hws__list_init(&due);
+    hws__list_splice(&due, &w->ready);
+    for (; (n = hws__list_pop(&due)) != NULL; done++) {
+        tell(w, hws__container(n, struct hws__notice, link));
+    }
+    return done;
+}
+
 /*
  * A callback may post, and what it posts may end at once, and so on: what is added while callbacks run is due the next
  * time, after UCX, what came in otherwise and the clock.
  */
 int hws__deliver(struct hws__worker *w)
 {
-    struct hws__list ops, notices, *n;
     int done = 0;
 
-    hws__list_init(&ops);
-    hws__list_init(&notices);
-    hws__list_splice(&ops, &w->ready_ops);
-    hws__list_splice(&notices, &w->ready);
-    for (; (n = hws__list_pop(&ops)) != NULL; done++) {
-        hws__op_tell(hws__container(n, struct hws__op, match));
+    if (!hws__list_empty(&w->ready_ops)) {
+        done += tell_ops(w);
     }
-    for (; (n = hws__list_pop(&notices)) != NULL; done++) {
-        tell(w, hws__container(n, struct hws__notice, link));
+    if (!hws__list_empty(&w->ready)) {
+        done += tell_notices(w);
     }
     w->todo |= !hws__list_empty(&w->ready_ops) || !hws__list_empty(&w->ready);
     return done;
