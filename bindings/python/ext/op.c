@@ -481,6 +481,8 @@ int op_import(PyObject *module)
         {"_make_cancelled_error", op_cancelled_exception, METH_NOARGS, NULL},
         {"_end", op_end, METH_VARARGS, NULL},
         {"_on_end", op_on_end, METH_O, NULL},
+        {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS,
+         "Operation[T] is one whose result is a T."},
         {NULL, NULL, 0, NULL}};
     static PyGetSetDef members[] = {
         {"_asyncio_future_blocking", get_blocking, set_blocking, NULL, NULL},

@@ -97,6 +97,8 @@ async def test_errors_have_the_systems_number():
     again = pickle.loads(pickle.dumps(raised.value))
     assert (type(again), again.errno, str(again)) == (type(raised.value), errno.ECONNREFUSED, str(raised.value))
     assert hawser.HawserError(errno=errno.EIO).errno == errno.EIO
+    late = hawser.TimedOutError("late")
+    assert str(late) == "TIMED_OUT: late" and late.code == hawser.TimedOutError.code
 
 
 async def test_handlers_that_raise_are_reported_to_the_loop(pair, worker):

@@ -31,6 +31,33 @@ def test_types():
     )
 
 
+USER = """
+import asyncio
+import hawser
+
+async def talk(ep: hawser.Endpoint, key: hawser.RemoteKey, kept: list[hawser.Operation[None]]) -> bytearray:
+    data = bytearray(8)
+    length: int = await ep.recv(data)
+    whole: bytearray = await ep.recv()
+    both = await asyncio.gather(ep.recv(data), key.atomic("add", 1))
+    task: asyncio.Task[int] = asyncio.create_task(ep.stream_recv(data))
+    lengths: tuple[int, ...] = (await ep.recv_multi()).lengths
+    kept.append(ep.flush(timeout=1.0))
+    header, body = await ep.recv_am()
+    reveal_type((length, both, lengths, header))
+    return whole[: await task]
+"""
+
+
+def test_types_of_a_user(tmp_path):
+    """An operation is generic in its result."""
+    program = tmp_path / "user.py"
+    program.write_text(USER)
+    text = run(sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path, program)
+    assert "tuple[int, tuple[int, int], tuple[int, ...], bytes]" in text, text
+    assert hawser.Operation[int] is not hawser.Operation
+
+
 def test_style():
     run(sys.executable, "-m", "ruff", "check", HERE)
 

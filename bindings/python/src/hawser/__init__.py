@@ -14,7 +14,7 @@ from . import _core, _errors
 from ._address import AddressInfo, address_info, address_items
 from ._constants import FOREVER, Memory
 from ._context import Context
-from ._core import Buffer, Operation, memory
+from ._core import Buffer, Operation, Segments, memory
 from ._endpoint import Connecting, Endpoint, Listener, Request, connect, connect_address, listen
 from ._errors import *  # noqa: F403
 from ._remote import Plan, RegisteredMemory, RemoteKey
@@ -49,6 +49,7 @@ __all__ = [
     "RegisteredMemory",
     "RemoteKey",
     "Request",
+    "Segments",
     "Worker",
     "address_info",
     "address_items",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import warnings
-from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
 from typing import Any
 
 from . import _constants as c
@@ -27,14 +27,14 @@ class Endpoint(_core.Endpoint):
 
     owner: Any = None  # what another API made of it
     warns = True  # of being dropped without a close
-    _accepting: _core.Operation | None = None
+    _accepting: _core.Operation[Endpoint] | None = None
     _mapped: Any = None
 
     def __init__(self, worker: Worker, id: int) -> None:
         self._attach(worker, id)
         self._state = "open"
         self._error: tuple[int, str] | None = None
-        self._closing: _core.Operation | None = None
+        self._closing: _core.Operation[None] | None = None
         self._ams: dict[int, Messages] = {}
         self._notices = Waiters(worker)
         self.on_disconnect: Callable[[Endpoint], None] | None = None
@@ -72,7 +72,7 @@ class Endpoint(_core.Endpoint):
         timeout: float | None = None,
         coalesce: int = 0,
         stream: Any = None,
-    ) -> _core.Operation:
+    ) -> _core.Operation[None]:
         """Send buffers, of any mix of sizes and kinds of memory, as one message.
 
         coalesce: small ones travel together up to so many bytes; 32768 if 0, at most 1 MiB.
@@ -80,21 +80,23 @@ class Endpoint(_core.Endpoint):
         """
         return _core.multi_send(self.worker, self.id, buffers, tag, timeout, coalesce, stream)
 
-    def recv_multi(self, tag: int = 0, mask: int = c.FOREVER, timeout: float | None = None) -> _core.Operation:
+    def recv_multi(
+        self, tag: int = 0, mask: int = c.FOREVER, timeout: float | None = None
+    ) -> _core.Operation[_core.Segments]:
         """The list of the next multi-buffer message, as Segments: fetch() them into buffers of your
         choice, or copy() them when all are here."""
         return _core.multi_recv(self.worker, self.id, tag, mask, timeout)
 
     # ---- Active messages ----
 
-    def recv_am(self, id: int = 0, timeout: float | None = None) -> Any:
+    def recv_am(self, id: int = 0, timeout: float | None = None) -> Coroutine[Any, Any, tuple[bytes, Any]]:
         """The next active message of this peer with this id: (header, data). What the peer may send before somebody
         asks for it is bounded (flow control), over all ids. Those with another id than 0 are dropped before the first
         recv_am(), unless Worker(am_ids=...) or keep_am() named it earlier."""
         operation = self._next_am(id)
         return operation if timeout is None else within(operation, timeout)
 
-    def _next_am(self, id: int) -> _core.Operation:
+    def _next_am(self, id: int) -> _core.Operation[tuple[bytes, Any]]:
         if id not in self.worker._handlers:
             self.worker.keep_am(id)
         waiters = self._am_queue(id)
@@ -110,7 +112,9 @@ class Endpoint(_core.Endpoint):
 
     # ---- Objects ----
 
-    def send_obj(self, obj: Any, tag: int = 0, timeout: float | None = None, stream: Any = None) -> _core.Operation:
+    def send_obj(
+        self, obj: Any, tag: int = 0, timeout: float | None = None, stream: Any = None
+    ) -> _core.Operation[None]:
         """Send a picklable object; the memory of arrays and the like is not copied, and in use until
         the operation has ended. `stream` is a CUDA stream, as for send()."""
         return _core.multi_send(self.worker, self.id, to_buffers(obj), tag, timeout, 0, stream)
@@ -144,7 +148,7 @@ class Endpoint(_core.Endpoint):
         """Prepare transfers: each ("put" or "get", key, offset, buffer). post() does all of them."""
         return Plan(self, transfers)
 
-    def recv_notify(self) -> _core.Operation:
+    def recv_notify(self) -> _core.Operation[tuple[int, int]]:
         """What the peer's next put_notify() said: (value, bytes written)."""
         if self._error is not None and not self._notices.things:
             raise _errors.from_code(*self._error)
@@ -159,7 +163,7 @@ class Endpoint(_core.Endpoint):
 
     # ---- Others ----
 
-    def flush(self, timeout: float | None = None) -> _core.Operation:
+    def flush(self, timeout: float | None = None) -> _core.Operation[None]:
         """Complete everything posted before: it has left this process and reached the peer's."""
         return _core.flush(self.worker, self.id, timeout)
 
@@ -192,7 +196,7 @@ class Endpoint(_core.Endpoint):
             with contextlib.suppress(_errors.HawserError):
                 _core.abort(self.id)
 
-    def close(self) -> _core.Operation:
+    def close(self) -> _core.Operation[None]:
         """Complete what was sent, say goodbye and close; await the result, or wait() for it.
 
         Raises BufferError while there are views of the peer's memory.
@@ -268,7 +272,7 @@ class Endpoint(_core.Endpoint):
 class Connecting:
     """A connection on its way: `await` gives the endpoint, `async with` closes it in the end."""
 
-    def __init__(self, worker: Worker, id: int, operation: _core.Operation) -> None:
+    def __init__(self, worker: Worker, id: int, operation: _core.Operation[int]) -> None:
         self.operation = operation
         self.endpoint = Endpoint(worker, id)
 
@@ -391,7 +395,7 @@ class Listener:
         # Progress may be made by any task, whose variables are no business of the listener's.
         self._context = contextvars.copy_context()
         self._peers = Waiters(worker)
-        self._closing: _core.Operation | None = None
+        self._closing: _core.Operation[None] | None = None
         self.id = _core.listen(worker, host, port, flags, int(hello_timeout * 1e9), int(close_timeout * 1e9))
         self._state = "open"
         worker._objects[self.id] = self
@@ -417,7 +421,7 @@ class Listener:
         else:
             self._peers.put(Endpoint(self.worker, id))
 
-    def accept(self) -> _core.Operation:
+    def accept(self) -> _core.Operation[Any]:
         """The next peer: its Endpoint, or its Request if the listener is `explicit`."""
         if self._state != "open":
             raise _errors.from_code(_errors.ErrorCode.CLOSING, "the listener is closed")
@@ -438,7 +442,7 @@ class Listener:
     def closed(self) -> bool:
         return self._state != "open"
 
-    def close(self) -> _core.Operation:
+    def close(self) -> _core.Operation[None]:
         """Stop listening; endpoints that were accepted stay."""
         if self._closing is None:
             self._closing = _core.operation(self.worker)
@@ -500,7 +504,7 @@ class Request:
         """Who it is."""
         return _core.endpoint_query(self.id)
 
-    def accept(self) -> _core.Operation:
+    def accept(self) -> _core.Operation[Endpoint]:
         """Let it in; gives its Endpoint."""
         endpoint = Endpoint(self.worker, self.id)
         endpoint._accepting = accepting = _core.operation(self.worker)

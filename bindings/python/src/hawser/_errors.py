@@ -79,13 +79,15 @@ class HawserError(Exception):
 
     def __init__(
         self,
-        code: int | None = None,
+        code: int | str | None = None,
         name: str | None = None,
         text: str | None = None,
         ucx_status: int = 0,
         errno: int = 0,
         id: int = 0,
     ) -> None:
+        if isinstance(code, str):  # the text alone, as for other exceptions
+            code, text = None, code
         self.code = type(self).code if code is None else code
         self.name = type(self).name if name is None else name
         self.text = TEXTS.get(self.code, "unknown error") if text is None else text

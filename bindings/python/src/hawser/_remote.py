@@ -158,7 +158,9 @@ class RemoteKey(_Object):
         worker = endpoint.worker
         self._mapped = _Mapped(endpoint, worker, worker.context)
 
-    def put(self, buffer: Any, offset: int = 0, timeout: float | None = None, stream: Any = None) -> Any:
+    def put(
+        self, buffer: Any, offset: int = 0, timeout: float | None = None, stream: Any = None
+    ) -> _core.Operation[None]:
         """Write a buffer to the peer's memory. Done: the buffer can be used again; after a flush
         posted later is done, the data is there. `stream` is a CUDA stream, as for Endpoint.send().
         Raises InvalidError out of bounds."""
@@ -166,11 +168,11 @@ class RemoteKey(_Object):
 
     def put_notify(
         self, buffer: Any, value: int, offset: int = 0, timeout: float | None = None, stream: Any = None
-    ) -> Any:
+    ) -> _core.Operation[None]:
         """As put(); when the data is there, the peer's recv_notify() gives `value`."""
         return _core.put_notify(self.endpoint.worker, self.id, self.base + offset, buffer, value, timeout, stream)
 
-    def get(self, buffer: Any, offset: int = 0, timeout: float | None = None) -> Any:
+    def get(self, buffer: Any, offset: int = 0, timeout: float | None = None) -> _core.Operation[None]:
         """Read from the peer's memory into a writable buffer."""
         return _core.get(self.endpoint.worker, self.id, self.base + offset, buffer, timeout)
 
@@ -184,15 +186,14 @@ class RemoteKey(_Object):
         size: int = 8,
         fetch: bool = True,
         timeout: float | None = None,
-    ) -> Any:
+    ) -> _core.Operation[int]:
         """Change an integer of 4 or 8 bytes in the peer's memory; gives what was there before.
 
         action: "add", "and", "or", "xor", "swap", or "cswap": stores `value` if `compare` is there.
         fetch: False: may be faster, and what is given means nothing. Numbers are unsigned.
         """
         code = _ACTIONS[action] | (c.ATOMIC_FETCH if fetch else 0)
-        operation = _core.atomic(self.endpoint.worker, self.id, self.base + offset, code, size, value, compare, timeout)
-        return operation
+        return _core.atomic(self.endpoint.worker, self.id, self.base + offset, code, size, value, compare, timeout)
 
     def view(self, offset: int = 0, length: int | None = None) -> memoryview:
         """The peer's memory itself. Raises UnreachableError if it is not shared with this process."""
@@ -235,7 +236,7 @@ class Plan(_Object):
             rows.append((event, rkey.id, rkey.base + offset, address, length, kind, 0))
         self.id = _core.plan_open(endpoint.id, tuple(rows))
 
-    def post(self, timeout: float | None = None, stream: Any = None) -> Any:
+    def post(self, timeout: float | None = None, stream: Any = None) -> _core.Operation[int]:
         """Do all of it, in any order; gives the number of bytes. What was written is there then.
         With a CUDA `stream`, as for Endpoint.send(), all of it begins once that stream's work is done."""
         return _core.plan_post(self.endpoint.worker, self.id, self._kept, timeout, stream)

@@ -16,7 +16,7 @@ from . import _core, _errors
 log = logging.getLogger("hawser")
 
 
-async def wait(operation: _core.Operation) -> Any:
+async def wait(operation: _core.Operation[Any]) -> Any:
     """Wait for an operation: under Trio every await of one comes here that is not done in time."""
     if operation.done():
         result = _result(operation)
@@ -41,7 +41,7 @@ async def wait(operation: _core.Operation) -> Any:
     return _result(operation)
 
 
-def _result(operation: _core.Operation) -> Any:
+def _result(operation: _core.Operation[Any]) -> Any:
     if operation.cancelled():  # by its cancel(): asyncio's exception for that means nothing to Trio
         raise _errors.from_code(_errors.ErrorCode.CANCELED, "the operation was cancelled")
     return operation.result()
@@ -63,7 +63,7 @@ class Loop:
     def is_closed(self) -> bool:
         return self._closed
 
-    async def hawser_wait_for(self, operation: _core.Operation, seconds: float) -> Any:
+    async def hawser_wait_for(self, operation: _core.Operation[Any], seconds: float) -> Any:
         with trio.move_on_after(seconds):
             return await operation
         raise TimeoutError

@@ -12,7 +12,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from . import _constants as c
 from . import _core, _errors
@@ -21,6 +21,8 @@ from ._context import Context
 from ._remote import check_views
 
 log = logging.getLogger("hawser")
+
+R = TypeVar("R")
 
 _MODES = {
     "manual": c.Progress.MANUAL,
@@ -69,7 +71,7 @@ class Worker(_core.Worker):
         self.context = context
         self._objects: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._handlers: dict[int, Callable[..., object]] = {}
-        self._closing: _core.Operation | None = None
+        self._closing: _core.Operation[None] | None = None
         self._peers = Waiters(self)
         self._accepting: set[Any] = set()  # endpoints that nobody else holds yet
         self._leaving: set[Any] = set()  # what is being closed and perhaps nobody else holds any more
@@ -184,7 +186,9 @@ class Worker(_core.Worker):
 
     # ---- Tagged messages of any endpoint ----
 
-    def recv(self, buffer: Any, tag: int = 0, mask: int = c.FOREVER, timeout: float | None = None) -> _core.Operation:
+    def recv(
+        self, buffer: Any, tag: int = 0, mask: int = c.FOREVER, timeout: float | None = None
+    ) -> _core.Operation[int]:
         """Receive a tagged message from any endpoint into a writable buffer; gives its length in bytes."""
         return _core.tag_recv(self, buffer, tag, mask, timeout)
 
@@ -219,7 +223,7 @@ class Worker(_core.Worker):
             return _core.worker_address(self.id, flags)
         return _core.blob_pack(self.id, flags, tuple(items.items()))
 
-    def accept(self) -> _core.Operation:
+    def accept(self) -> _core.Operation[Any]:
         """The Endpoint of the next peer that came by an address with a hello."""
         return self._peers.get()
 
@@ -229,7 +233,7 @@ class Worker(_core.Worker):
         """Operations on remote memory posted later take effect after those posted before, by endpoint."""
         _core.fence(self.id)
 
-    def flush(self, timeout: float | None = None) -> _core.Operation:
+    def flush(self, timeout: float | None = None) -> _core.Operation[None]:
         """Complete everything posted before on all endpoints."""
         return _core.flush(self, self.id, timeout)
 
@@ -245,7 +249,7 @@ class Worker(_core.Worker):
         """The counters of the worker."""
         return {**_core.stats(self.id), **self._awaits}
 
-    def close(self) -> _core.Operation:
+    def close(self) -> _core.Operation[None]:
         """Close it with everything on it; await the result, or wait() for it.
 
         Raises BufferError while there are views of a peer's memory.
@@ -312,7 +316,7 @@ class Message(Probed):
         self._worker = worker
         self._id = id
 
-    def recv(self, buffer: Any, timeout: float | None = None) -> _core.Operation:
+    def recv(self, buffer: Any, timeout: float | None = None) -> _core.Operation[int]:
         """Receive its data into a writable buffer; gives the length in bytes."""
         operation = _core.message_recv(self._worker, self._id, buffer, timeout)
         self._id = 0
@@ -354,7 +358,7 @@ class Waiters:
     def __init__(self, worker: Worker) -> None:
         self._worker = weakref.ref(worker)  # a worker has some itself
         self.things: collections.deque[Any] = collections.deque()
-        self.waiting: collections.deque[_core.Operation] = collections.deque()
+        self.waiting: collections.deque[_core.Operation[Any]] = collections.deque()
         self._room = 16  # with more of them, those that were cancelled go
         self._back = functools.partial(_untaken, weakref.ref(self))  # an operation must not hold what holds it
 
@@ -372,10 +376,10 @@ class Waiters:
                 return True
         return False
 
-    def _give(self, operation: _core.Operation, thing: Any) -> None:
+    def _give(self, operation: _core.Operation[Any], thing: Any) -> None:
         operation._end(0, thing)
 
-    def get(self) -> _core.Operation:
+    def get(self) -> _core.Operation[Any]:
         worker = self._worker()
         assert worker is not None
         operation = _core.operation(worker, self._back)
@@ -407,7 +411,7 @@ def _untaken(waiters: weakref.ref[Waiters], thing: Any) -> None:
 class Messages(Waiters):
     """Active messages: what a peer may send before somebody asks for them is bounded by its credit."""
 
-    def _give(self, operation: _core.Operation, thing: tuple[bytes, Any] | _Lost) -> None:
+    def _give(self, operation: _core.Operation[Any], thing: tuple[bytes, Any] | _Lost) -> None:
         if isinstance(thing, _Lost):
             operation._end(thing.code, None, thing.text)
         else:
@@ -442,10 +446,11 @@ class _Keep:
             endpoint._am_queue(self._id).put(_Lost(code, text))
 
 
-async def within(operation: _core.Operation, seconds: float) -> Any:
+async def within(operation: _core.Operation[R], seconds: float) -> R:
     """Await an operation that is not the library's; it is cancelled and TimeoutError raised after so long."""
     limit = getattr(_core.running_loop(), "hawser_wait_for", asyncio.wait_for)
-    return await limit(operation, seconds)
+    result: R = await limit(operation, seconds)
+    return result
 
 
 _defaults: weakref.WeakKeyDictionary[Any, Worker] = weakref.WeakKeyDictionary()

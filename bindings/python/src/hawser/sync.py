@@ -55,7 +55,7 @@ def _close_defaults() -> None:
             context.close(1.0)
 
 
-def _next(operation: _core.Operation, timeout: float | None) -> Any:
+def _next(operation: _core.Operation[Any], timeout: float | None) -> Any:
     """What comes next. After the timeout nothing waits for it any more: else it would come for nobody."""
     try:
         return operation.wait(timeout)
@@ -184,35 +184,41 @@ class Endpoint(_core.SyncEndpoint):
 
 
 class RemoteKey(_remote.RemoteKey):
-    """What reaches a peer's memory; see hawser.RemoteKey for what the calls mean."""
+    """What reaches a peer's memory; see hawser.RemoteKey for what the calls mean. They give the result itself."""
 
-    def put(self, buffer: Any, offset: int = 0, timeout: float | None = None, stream: Any = None) -> None:
+    def put(  # type: ignore[override]
+        self, buffer: Any, offset: int = 0, timeout: float | None = None, stream: Any = None
+    ) -> None:
         """Write a buffer to the peer's memory."""
         super().put(buffer, offset, timeout, stream).wait()
 
-    def put_notify(
+    def put_notify(  # type: ignore[override]
         self, buffer: Any, value: int, offset: int = 0, timeout: float | None = None, stream: Any = None
     ) -> None:
         """As put(); when the data is there, the peer's recv_notify() gives `value`."""
         super().put_notify(buffer, value, offset, timeout, stream).wait()
 
-    def get(self, buffer: Any, offset: int = 0, timeout: float | None = None) -> None:
+    def get(  # type: ignore[override]
+        self, buffer: Any, offset: int = 0, timeout: float | None = None
+    ) -> None:
         """Read from the peer's memory into a writable buffer."""
         super().get(buffer, offset, timeout).wait()
 
-    def atomic(self, action: str, value: int, offset: int = 0, **options: Any) -> int:
+    def atomic(  # type: ignore[override]
+        self, action: str, value: int, offset: int = 0, **options: Any
+    ) -> int:
         """Change an integer of 4 or 8 bytes in the peer's memory; gives what was there before."""
-        before: int = super().atomic(action, value, offset, **options).wait()
-        return before
+        return super().atomic(action, value, offset, **options).wait()
 
 
 class Plan(_remote.Plan):
     """Puts and gets that are prepared once and posted often."""
 
-    def post(self, timeout: float | None = None, stream: Any = None) -> int:
+    def post(  # type: ignore[override]
+        self, timeout: float | None = None, stream: Any = None
+    ) -> int:
         """Do all of it; gives the number of bytes."""
-        moved: int = super().post(timeout, stream).wait()
-        return moved
+        return super().post(timeout, stream).wait()
 
 
 class Listener:

@@ -159,7 +159,7 @@ class Lender:
         self._mark: ctypes.c_uint64 | None = _marks.take()
         self._sent = 0
         self._lends = True
-        self._lent: dict[int, tuple[Any, _core.Operation]] = {}
+        self._lent: dict[int, tuple[Any, _core.Operation[Any]]] = {}
         self._when_idle: Callable[[], object] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         _lenders[id(self)] = self
@@ -177,7 +177,7 @@ class Lender:
         mark = self._mark
         return None if mark is None else (os.getpid(), ctypes.addressof(mark), mark.value)
 
-    def lend(self, frames: Sequence[Any]) -> tuple[list[Any], _core.Operation] | None:
+    def lend(self, frames: Sequence[Any]) -> tuple[list[Any], _core.Operation[Any]] | None:
         """The frames of a message in which a list stands for the large ones, and what ends when these were read.
         None: none are lent."""
         if not self._lends:
@@ -199,7 +199,7 @@ class Lender:
         self._lent[self._sent] = kept, reading
         return [*stay, _LIST.pack(self._sent) + b"".join(places)], reading
 
-    def posted(self, reading: _core.Operation, sending: Any) -> None:
+    def posted(self, reading: _core.Operation[Any], sending: Any) -> None:
         """The message that lists what is lent has left, or could not be sent."""
         if sending.cancelled() or (error := sending.exception()) is None:
             return
@@ -249,7 +249,7 @@ class Lender:
         if self._when_idle is not None:
             self.returned(0)
 
-    def idle(self) -> _core.Operation:
+    def idle(self) -> _core.Operation[Any]:
         """What ends when nothing is lent any more."""
         waiting = _core.operation(self._endpoint.worker)
         self._when_idle = waiting._end

@@ -456,7 +456,7 @@ class Endpoint(_core.UcpEndpoint):
         self._peer_closes = False
         self._aborted = False
         self._told = False
-        self._sending: set[_core.Operation] = set()  # by the coroutines below
+        self._sending: set[_core.Operation[Any]] = set()  # by the coroutines below
         endpoint._sends = partial(_sends, weakref.ref(self))
         if tags and not endpoint.of_ucxpy:
             self._bind(self._hawser, self._msg_send, self._msg_recv, self._exact)
@@ -612,7 +612,7 @@ class Endpoint(_core.UcpEndpoint):
             raise self._bad_memory(buffer, False) from e
         return True
 
-    async def _sent(self, operation: _core.Operation) -> None:
+    async def _sent(self, operation: _core.Operation[Any]) -> None:
         """Await a send that an abort is to end."""
         self._sending.add(operation)
         try:

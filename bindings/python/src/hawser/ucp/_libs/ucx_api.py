@@ -1101,14 +1101,14 @@ class UCXRkey(UCXObject):
             _core.close(self.id)
 
 
-_Transfer = Callable[[_core.Worker, int, int, Any], _core.Operation]
+_Transfer = Callable[[_core.Worker, int, int, Any], _core.Operation[Any]]
 
 
-def _put(worker: _core.Worker, rkey: int, address: int, view: Any) -> _core.Operation:
+def _put(worker: _core.Worker, rkey: int, address: int, view: Any) -> _core.Operation[Any]:
     return _core.put(worker, rkey, address, view, None, None)
 
 
-def _get(worker: _core.Worker, rkey: int, address: int, view: Any) -> _core.Operation:
+def _get(worker: _core.Worker, rkey: int, address: int, view: Any) -> _core.Operation[Any]:
     return _core.get(worker, rkey, address, view, None)
 
 
