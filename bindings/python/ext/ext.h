@@ -45,7 +45,10 @@ struct binding {
     PyObject *get_loop; /* a callable that returns it */
     PyObject *wait;     /* its own way to wait for an operation; null where a task takes a future */
     unsigned long thread;
-    bool due; /* on_turn is scheduled */
+    struct op *timed;  /* operations waited for here that have a deadline, see late.c */
+    PyObject *on_late; /* what looks at them */
+    uint64_t looks_at; /* when it does; 0: it is not scheduled */
+    bool due;          /* on_turn is scheduled */
     bool
         telling; /* one of them runs: the loop is this thread's running one, which costs much to ask */
     bool
@@ -108,6 +111,7 @@ struct op {
     uint8_t result;
     uint8_t back; /* not none: buffer and `keep` stay until the result is taken */
     bool has_view, told, cancelled, blocking, waiting, yielded;
+    bool late;      /* cancelled by its deadline */
     bool handed;    /* ended in the progress of the thread that waits for it, which tells it */
     uint64_t since; /* when it went to sleep, where awaits spin less than they may; else 0 */
     void *data;     /* the memory, if `back` says that its bytes may go back */
@@ -116,8 +120,10 @@ struct op {
     PyObject *loop; /* where it is waited for, and that loop's thread */
     unsigned long thread;
     PyObject *callback, *context;
-    PyObject *more;    /* further callbacks: list of (callback, context) */
-    PyObject *message; /* what cancel() was given, or null */
+    PyObject *more;                    /* further callbacks: list of (callback, context) */
+    PyObject *message;                 /* what cancel() was given, or null */
+    uint64_t deadline;                 /* now_ns() then; 0: none */
+    struct op *late_next, **late_link; /* in the binding's list; null: in none */
     PyObject
         *untaken; /* of one that Python ends: takes its result back if who waits is interrupted */
     /* Of hawser.ucp, see ucp.c. */
@@ -212,8 +218,14 @@ static inline struct binding *binding_hold(struct binding *b)
     return b;
 }
 void binding_drop(struct binding *b);
+/** late.c: tell those whose deadline has passed. -1 with an error set. */
+int late_look(struct binding *b);
+/** Mind no deadline any more. */
+void late_forget(struct binding *b);
 /** Before the loop sleeps, look and arm. */
 int binding_schedule(struct core *c, struct binding *b);
+/** Have on_late called in so many seconds. */
+int binding_call_later(struct binding *b, double seconds);
 void binding_look_again(struct core *c);
 void bindings_clear(struct core *c);
 /** The running loop, None where none runs. */

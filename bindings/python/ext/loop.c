@@ -15,7 +15,11 @@ PyTypeObject *binding_type;
 struct reader {
     PyObject_HEAD struct core *core;
     struct binding *binding; /* null once unbound */
-    bool turn;               /* called in a turn that was asked for */
+    enum {
+        ON_FD,
+        ON_TURN,
+        ON_LATE
+    } when; /* the turn was asked for; the last one minds deadlines */
 };
 
 /* Trio is an optional package: whoever runs it has imported it. */
@@ -81,15 +85,18 @@ PyObject *py_running_loop(PyObject *self, PyObject *unused)
     return some_loop(running_loop());
 }
 
-static PyObject *make_reader(struct core *c, struct binding *b, bool turn)
+static PyObject *make_reader(struct core *c, struct binding *b, int when)
 {
     struct reader *r = PyObject_New(struct reader, binding_type);
 
     if (r != NULL) {
-        core_ref(c);
-        r->core = c;
+        /* A timer may be there long after the worker. */
+        r->core = when == ON_LATE ? NULL : c;
+        if (r->core != NULL) {
+            core_ref(c);
+        }
         r->binding = b;
-        r->turn = turn;
+        r->when = when;
     }
     return (PyObject *)r;
 }
@@ -112,12 +119,14 @@ void binding_drop(struct binding *b)
 /* It is in no list any more. */
 static void close_binding(struct binding *b)
 {
-    PyObject *on_fd = b->on_fd, *on_turn = b->on_turn;
+    PyObject *on_fd = b->on_fd, *on_turn = b->on_turn, *on_late = b->on_late;
 
     b->next = NULL;
-    b->on_fd = b->on_turn = NULL;
+    b->on_fd = b->on_turn = b->on_late = NULL;
+    late_forget(b);
     end_reader(on_fd);
     end_reader(on_turn);
+    end_reader(on_late);
     Py_CLEAR(b->ready);
     Py_CLEAR(b->wait);
     Py_CLEAR(b->ended);
@@ -259,9 +268,10 @@ static struct binding *bind_loop(struct core *c, PyObject *loop)
         return NULL;
     }
     b->refs = 1;
-    b->on_fd = make_reader(c, b, false);
-    b->on_turn = make_reader(c, b, true);
-    if (b->on_fd == NULL || b->on_turn == NULL) {
+    b->on_fd = make_reader(c, b, ON_FD);
+    b->on_turn = make_reader(c, b, ON_TURN);
+    b->on_late = make_reader(c, b, ON_LATE);
+    if (b->on_fd == NULL || b->on_turn == NULL || b->on_late == NULL) {
         close_binding(b);
         return NULL;
     }
@@ -316,6 +326,12 @@ int binding_schedule(struct core *c, struct binding *b)
     }
     b->due = true;
     return call_void(b, "call_soon", Py_BuildValue("(O)", b->on_turn));
+}
+
+int binding_call_later(struct binding *b, double seconds)
+{
+    return b->loop == NULL ? 0
+                           : call_void(b, "call_later", Py_BuildValue("(dO)", seconds, b->on_late));
 }
 
 /* Progress outside of a loop's turn leaves the worker unarmed: whoever sleeps on it looks again. */
@@ -396,6 +412,11 @@ static PyObject *look_after(struct reader *reader, struct binding *b)
     return told_what();
 }
 
+static PyObject *look_at_late(struct binding *b)
+{
+    return late_look(b) < 0 ? NULL : told_what();
+}
+
 static PyObject *reader_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     struct reader *reader = (struct reader *)(void *)self;
@@ -406,10 +427,11 @@ static PyObject *reader_call(PyObject *self, PyObject *args, PyObject *kwargs)
     (void)kwargs;
     /* Once in each round of the loop: whoever was woken before the next messages were sent comes before those
      * who wait for them. */
-    if (b == NULL || (b->due && !reader->turn)) {
+    if (b == NULL || (b->due && reader->when == ON_FD)) {
         Py_RETURN_NONE;
     }
-    r = look_after(reader, binding_hold(b));
+    binding_hold(b);
+    r = reader->when == ON_LATE ? look_at_late(b) : look_after(reader, b);
     binding_drop(b);
     return r;
 }
@@ -417,8 +439,11 @@ static PyObject *reader_call(PyObject *self, PyObject *args, PyObject *kwargs)
 static void reader_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
+    struct core *c = ((struct reader *)(void *)self)->core;
 
-    core_unref(((struct reader *)(void *)self)->core);
+    if (c != NULL) {
+        core_unref(c);
+    }
     PyObject_Free(self);
     Py_DECREF(type);
 }

@@ -49,6 +49,8 @@ struct op *op_new(struct core *c, enum result result)
     op->result = (uint8_t)result;
     op->back = BACK_NONE;
     op->told = op->cancelled = op->blocking = op->waiting = op->yielded = op->handed = false;
+    op->late = false;
+    op->deadline = 0;
     op->since = 0;
     return op;
 }
@@ -78,6 +80,9 @@ static void drop(struct op *op)
     Py_CLEAR(op->more);
     Py_CLEAR(op->untaken);
     Py_CLEAR(op->message);
+    if (op->late_link != NULL) {
+        late_unlink(op);
+    }
     ucp_drop(op);
     free(op->text);
     op->text = NULL;
@@ -88,8 +93,8 @@ static inline bool holds_nothing(const struct op *op)
 {
     return ((uintptr_t)op->keep | (uintptr_t)op->loop | (uintptr_t)op->callback |
             (uintptr_t)op->text | (uintptr_t)op->ucp | (uintptr_t)op->untaken |
-            (uintptr_t)op->message | (uintptr_t)op->multi | (uintptr_t)op->has_view |
-            (uintptr_t)(op->result == RESULT_MESSAGE)) == 0;
+            (uintptr_t)op->message | (uintptr_t)op->multi | (uintptr_t)op->late_link |
+            (uintptr_t)op->has_view | (uintptr_t)(op->result == RESULT_MESSAGE)) == 0;
 }
 
 static void op_dealloc(PyObject *self)
@@ -134,6 +139,9 @@ void op_options(struct op *op, uint64_t timeout_ns, uint32_t flags, uint32_t kin
                        .callback_arg = op,
                        .timeout_ns = timeout_ns,
                        .memory_kind = kind};
+    if (timeout_ns != 0 && timeout_ns != HWS_FOREVER) {
+        op->deadline = now_ns() + timeout_ns;
+    }
 }
 
 int op_stream(struct op *op, PyObject *stream, hws_op_opts *o)
@@ -222,15 +230,15 @@ PyObject *op_posted(struct op *op, int32_t r)
 }
 /* ---- The result ---- */
 
-/* Of one that the library ended: hawser's own exception. */
-static PyObject *failure_of_library(struct op *op)
+/* Of one that the library ended, or is to: hawser's own exception. */
+static PyObject *failure_of_library(const struct op *op, int32_t status, const char *text)
 {
     PyObject *r, *e;
 
-    if (op->status >= 0) {
+    if (status >= 0) {
         Py_RETURN_NONE;
     }
-    e = make_error(op->status, op->text);
+    e = make_error(status, text);
     if (e != NULL) {
         r = PyLong_FromUnsignedLongLong(op->length);
         if (r == NULL || PyObject_SetAttrString(e, "length", r) < 0) {
@@ -245,10 +253,15 @@ PyObject *op_failure(struct op *op)
 {
     PyObject *e;
 
+    if (op->late) {
+        return failure_of_library(
+            op, HWS_E_TIMED_OUT,
+            "the deadline passed; the buffer is in use until UCX gives it back");
+    }
     if (op->cancelled) {
         return op_cancelled_exception((PyObject *)op, NULL);
     }
-    e = failure_of_library(op);
+    e = failure_of_library(op, op->status, op->text);
     return e != NULL && op->ucp != NULL && ucp_failed(op) ? ucp_failure(op, e) : e;
 }
 
@@ -388,8 +401,9 @@ static PyObject *op_repr(PyObject *self)
 {
     struct op *op = (struct op *)(void *)self;
 
-    return PyUnicode_FromFormat("<hawser.Operation %s>", op->cancelled  ? "cancelled"
-                                                         : !op_over(op) ? "pending"
+    return PyUnicode_FromFormat("<hawser.Operation %s>", op->late        ? "TIMED_OUT"
+                                                         : op->cancelled ? "cancelled"
+                                                         : !op_over(op)  ? "pending"
                                                          : op->status < 0
                                                              ? hws_error_name(op->status)
                                                              : "done");

@@ -45,6 +45,15 @@ PyObject *op_cancel_message(PyObject *self, void *unused);
 PyObject *op_add_done_callback(PyObject *self, PyObject *const *args, Py_ssize_t n,
                                PyObject *kwnames);
 
+/* late.c */
+/** Whether its deadline has passed, and the library had time to end it. */
+bool late_is(const struct op *op);
+/** Nobody waits any more, because of its deadline. False if it has ended. */
+bool late_stop(struct op *op);
+/** It is waited for on this loop: have that one mind its deadline. -1 with an error set. */
+int late_watch(struct op *op, struct binding *b);
+void late_unlink(struct op *op);
+
 /* op_return.c */
 /** What it brought is the next one's, if it has ended well and nobody took its result. -1 with an error set. */
 int op_return(struct op *op);

@@ -87,6 +87,9 @@ void op_tell(struct op *op, struct binding *direct)
         }
         op->since = 0;
     }
+    if (op->late_link != NULL) {
+        late_unlink(op);
+    }
     if (op->callback != NULL) {
         op_call_waiters(op, direct);
     }
@@ -204,8 +207,10 @@ PyObject *op_done(PyObject *self, PyObject *unused)
 
 PyObject *op_cancelled(PyObject *self, PyObject *unused)
 {
+    const struct op *op = (struct op *)(void *)self;
+
     (void)unused;
-    return PyBool_FromLong(((struct op *)(void *)self)->cancelled);
+    return PyBool_FromLong(op->cancelled && !op->late);
 }
 
 PyObject *op_result(PyObject *self, PyObject *unused)
@@ -225,7 +230,7 @@ PyObject *op_exception(PyObject *self, PyObject *unused)
 {
     struct op *op = (struct op *)(void *)self;
 
-    if (!op_over(op) || op->cancelled) {
+    if (!op_over(op) || (op->cancelled && !op->late)) {
         return op_result(self, unused);
     }
     return op_failure(op);

@@ -127,6 +127,9 @@ int op_bind(struct op *op)
     before = op->loop;
     op->loop = Py_NewRef(b->loop);
     r = op_over(op) ? 0 : binding_schedule(op->core, b);
+    if (r == 0 && op->deadline != 0 && op->late_link == NULL && !op_over(op)) {
+        r = late_watch(op, b);
+    }
     Py_XDECREF(before);
     return r;
 }
@@ -286,6 +289,9 @@ static int block(struct op *op, uint64_t timeout)
         }
         if (end != 0 && end - now < slice) {
             slice = end - now;
+        }
+        if (late_is(op) && late_stop(op)) {
+            break;
         }
         atomic_fetch_add(&c->blocked, 1);
         if (!op_over(op)) {

@@ -92,6 +92,11 @@ async def test_deadline(client, server):
     # What comes later is not swallowed by those receives.
     await client.send(b"late", 1)
     assert await server.recv(into, 1) == 4 and into == b"late"
+    # UCX has begun to send it and gives it back only when it is received.
+    large = bytearray(4 << 20)
+    with pytest.raises(hawser.TimedOutError, match="in use"), trio.fail_after(20):
+        await client.send(large, 2, timeout=0.2)
+    assert await server.recv(bytearray(4 << 20), 2) == 4 << 20
 
 
 @under_trio

@@ -84,6 +84,9 @@ class Loop:
     def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any, context: Any = None) -> None:
         self._token.run_sync_soon(_call, callback, args, context)
 
+    def call_later(self, delay: float, callback: Callable[[], object]) -> None:
+        trio.lowlevel.spawn_system_task(_later, delay, callback, name="hawser: deadline")
+
     async def _call_due(self) -> None:
         def abort(_: object) -> Abort:
             self._parked = None
@@ -120,6 +123,11 @@ def _call(callback: Callable[..., object], args: tuple[Any, ...], context: Any) 
             context.run(callback, *args)
     except Exception:
         log.exception("in a callback: %r", callback)
+
+
+async def _later(delay: float, callback: Callable[[], object]) -> None:
+    await trio.sleep(delay)
+    _call(callback, (), None)
 
 
 async def _watch(fd: int, callback: Callable[[], object], scope: trio.CancelScope) -> None:
