@@ -1607,6 +1607,9 @@ HWS_API int32_t hws_rkey_ptr(hws_id rkey, uint64_t address, void **out);
  * ORDER. Operations are not ordered, unless hws_fence() stands between them. The final event of a
  * put means that the buffer can be used again; that the data is in the peer's memory is told by the
  * end of a hws_flush() posted after it.
+ *
+ * OVERLAP. A process may reach memory of its own. The buffer must not overlap with the remote memory then:
+ * what both hold afterwards is undefined.
  */
 
 /**

@@ -2,8 +2,11 @@
 """The contract of a comm: messages, addresses, and how it ends."""
 
 import asyncio
+import os
 import pickle
 import socket
+import subprocess
+import sys
 import threading
 import time
 
@@ -16,6 +19,7 @@ from distributed.comm.core import connect as core_connect
 from distributed.comm.registry import get_backend
 from distributed.protocol import Serialized, deserialize, to_serialize
 
+import hawser
 from hawser.dask import HawserBackend, HawserComm, UCXBackend, _connector, _listener, _pool, _workers
 
 pytestmark = [pytest.mark.usefixtures("comms")]
@@ -528,6 +532,34 @@ async def test_a_port_that_is_none(port):
         await listen(f"ucx://127.0.0.1:{port}", handle)
     with pytest.raises(FatalCommClosedError, match="0 to 65535"):
         await core_connect(f"ucx://127.0.0.1:{port}", timeout=5)
+
+
+LISTENER = """
+import asyncio, hawser
+
+async def main():
+    async with hawser.listen(host="127.0.0.1") as listener:
+        print(listener.port, flush=True)
+        async for _ in listener:
+            pass
+
+asyncio.run(main())
+"""
+
+
+async def test_another_version_of_ucx(monkeypatch):
+    """It is told, though not at once: a peer that is short of descriptors looks the same for a while."""
+    monkeypatch.setattr(_connector, "_SHORTAGE", 1.0)
+    environment = os.environ | {"HAWSER_UCX": "wheel" if hawser.library()["ucx_minor"] == 13 else "system"}
+    with subprocess.Popen([sys.executable, "-c", LISTENER], stdout=subprocess.PIPE, text=True, env=environment) as peer:
+        try:
+            port = int(peer.stdout.readline())
+            start = time.monotonic()
+            with pytest.raises(FatalCommClosedError, match="PeerVersionError"):
+                await core_connect(f"ucx://127.0.0.1:{port}", timeout=60)
+            assert 1 <= time.monotonic() - start < 30
+        finally:
+            peer.kill()
 
 
 async def test_address_in_use():

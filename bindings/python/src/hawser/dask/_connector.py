@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+import time
 from typing import Any
 
 from distributed.comm.addressing import parse_host_port
@@ -23,9 +24,11 @@ _FATAL = (
     hawser.ForkedError,
     hawser.HawserConnectionResetError,
     hawser.InvalidError,
-    hawser.PeerVersionError,
     hawser.ProtocolError,
 )
+
+# A peer that has run out of descriptors looks like one with another version of UCX. It has them again after a while.
+_SHORTAGE = 5.0
 
 
 async def _address_of(host: str) -> str:
@@ -47,6 +50,14 @@ class HawserConnector(Connector):
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
+        self._turned_away: float | None = None  # since when this peer looks like one with another UCX
+
+    def _is_final(self, error: hawser.HawserError) -> bool:
+        if not isinstance(error, hawser.PeerVersionError):
+            return isinstance(error, _FATAL)
+        now = time.monotonic()
+        self._turned_away = self._turned_away or now
+        return now - self._turned_away > _SHORTAGE
 
     async def connect(self, address: str, deserialize: bool = True, **connection_args: Any) -> HawserComm:
         """Connect to `host:port`. Raises FatalCommClosedError where another try is useless,
@@ -59,7 +70,7 @@ class HawserConnector(Connector):
                 host, port, worker=loop_worker(host), timeout=connect_timeout(), close_timeout=close_timeout()
             )
         except hawser.HawserError as e:
-            error = FatalCommClosedError if isinstance(e, _FATAL) else CommClosedError
+            error = FatalCommClosedError if self._is_final(e) else CommClosedError
             raise error(f"connecting to {self.prefix}{address}: {type(e).__name__}: {e}") from e
         try:
             return HawserComm(endpoint, self.prefix, deserialize)
