@@ -78,9 +78,17 @@ uint64_t hws__dev_shm_free(void)
 
 bool hws__segments_possible(void)
 {
-    const int id = shmget(IPC_PRIVATE, 1, IPC_CREAT | S_IRUSR | S_IWUSR);
+    int ids[HWS__ISOLATED_SEGMENTS], n = 0;
+    bool all = true;
 
-    return id >= 0 && shmctl(id, IPC_RMID, NULL) == 0;
+    while (all && n < HWS__ISOLATED_SEGMENTS) {
+        ids[n] = shmget(IPC_PRIVATE, HWS__ISOLATED_SHM, IPC_CREAT | S_IRUSR | S_IWUSR);
+        all = ids[n] >= 0;
+        n += all;
+    }
+    while (n > 0)
+        all &= shmctl(ids[--n], IPC_RMID, NULL) == 0;
+    return all;
 }
 
 /* A quarter of the ids stays for segments that grow and for other programs. */

@@ -108,14 +108,38 @@ Test(host, segments_are_possible)
 }
 
 /* In an IPC namespace of its own, whose limits nobody else sees. */
-static int cap_with_segments(const char *most, const char **why)
+static void limit_segments(const char *file, const char *most)
 {
-    const int fd = unshare(CLONE_NEWIPC) == 0 ? open("/proc/sys/kernel/shmmni", O_WRONLY) : -1;
+    const int fd = unshare(CLONE_NEWIPC) == 0 ? open(file, O_WRONLY) : -1;
 
     if (fd < 0 || write(fd, most, strlen(most)) < 0)
-        cr_skip_test("no right to make an IPC namespace and to set its kernel.shmmni");
+        cr_skip_test("no right to make an IPC namespace and to set its limits");
     close(fd);
+}
+
+static int cap_with_segments(const char *most, const char **why)
+{
+    limit_segments("/proc/sys/kernel/shmmni", most);
     return hws__isolated_cap(false, why);
+}
+
+Test(host, too_few_segments_for_one_worker)
+{
+    limit_segments("/proc/sys/kernel/shmmni", "3");
+    cr_assert_not(hws__segments_possible());
+}
+
+Test(host, segments_too_short_for_a_worker)
+{
+    limit_segments("/proc/sys/kernel/shmmax", "65536");
+    cr_assert_not(hws__segments_possible());
+}
+
+Test(host, just_enough_segments)
+{
+    limit_segments("/proc/sys/kernel/shmmni", "4");
+    for (int i = 0; i < 10; i++)
+        cr_assert(hws__segments_possible());
 }
 
 Test(host, few_segments_bound_the_cap)
