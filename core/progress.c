@@ -7,6 +7,7 @@
 #include "lost.h"
 #include "multi.h"
 #include "raw.h"
+#include "rma.h"
 #include "stats.h"
 #include "time.h"
 #include "ucx_loader.h"
@@ -192,6 +193,9 @@ static int finish_sweep(struct hws__worker *w)
         done += hws__am_step(w);
     }
     hws__messages_drop(w);
+    if (!hws__list_empty(&w->copying)) {
+        done += hws__rma_copy_step(w);
+    }
     if (!hws__list_empty(&w->multi_pending)) {
         done += hws__multi_step(w);
     }

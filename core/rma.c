@@ -57,6 +57,7 @@ void hws__rma_acked(struct hws__endpoint *ep)
 
 void hws__rma_fence(struct hws__endpoint *ep)
 {
+    hws__rma_copy_now(ep);
     atomic_thread_fence(memory_order_seq_cst);
     ep->rma.fenced = ep->rma.messages_flushed != ep->rma.messages;
 }
@@ -130,6 +131,9 @@ static int32_t transfer_run(struct hws__post *p)
     flow->count++;
     flow->bytes += bytes;
     if (hws__rma_direct(k, p->opts->memory_kind)) {
+        if (bytes > HWS__RMA_AT_ONCE) {
+            return hws__rma_copy_long(p, k, bytes);
+        }
         hws__rma_copy(p, k->direct + (p->mask - k->base), put);
         p->done_length = bytes;
         return HWS_DONE;
@@ -156,12 +160,13 @@ static inline bool copy_quickly(struct hws__rkey *k, bool put, hws_id rkey, uint
         !hws__quick_own(w, buffer, length, opts, op, &nested)) {
         return false;
     }
-    if (__builtin_expect(
-            atomic_load_explicit(&k->obj.id, memory_order_relaxed) != rkey || k->worker != w ||
-                k->ucx == NULL || !k->ep->open || !hws__rma_direct(k, HWS_MEMORY_HOST) ||
-                (w->context->features & HWS_FEATURE_RMA) == 0 || length == 0 ||
-                address - k->base > k->length || length > k->length - (address - k->base),
-            0)) {
+    if (__builtin_expect(atomic_load_explicit(&k->obj.id, memory_order_relaxed) != rkey ||
+                             k->worker != w || k->ucx == NULL || !k->ep->open ||
+                             !hws__rma_direct(k, HWS_MEMORY_HOST) ||
+                             (w->context->features & HWS_FEATURE_RMA) == 0 || length == 0 ||
+                             length > HWS__RMA_AT_ONCE || address - k->base > k->length ||
+                             length > k->length - (address - k->base),
+                         0)) {
         hws__disown(w, nested);
         return false;
     }

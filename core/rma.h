@@ -50,6 +50,20 @@ bool hws__rma_direct(const struct hws__rkey *k, uint32_t memory_kind);
 /** Copy between the pieces of a posting and consecutive memory. */
 void hws__rma_copy(const struct hws__post *p, char *at, bool put);
 
+/* ---- long copies (rma_copy.c) ---- */
+
+/** More than this is not copied at once. */
+#define HWS__RMA_AT_ONCE (4u << 20)
+
+/** Copy in pieces, from now on: 0 or an error. */
+int32_t hws__rma_copy_long(struct hws__post *p, struct hws__rkey *k, uint64_t bytes);
+/** The operation ends, done or not. */
+void hws__rma_copy_forget(struct hws__op *op);
+/** The next piece of one that is under way. How much was done. */
+int hws__rma_copy_step(struct hws__worker *w);
+/** All of those of an endpoint, at once. */
+void hws__rma_copy_now(struct hws__endpoint *ep);
+
 /** The peer answered a flush. */
 void hws__rma_acked(struct hws__endpoint *ep);
 /** The operations posted from now on must not overtake those before. Owner only. */

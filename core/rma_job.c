@@ -362,6 +362,9 @@ void hws__rma_forget(struct hws__op *op)
         hws__list_remove(&op->job->link);
         op->job = NULL;
     }
+    if (!hws__list_empty(&op->match)) {
+        hws__rma_copy_forget(op);
+    }
 }
 
 void hws__rma_end(struct hws__endpoint *ep, int32_t status)

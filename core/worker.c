@@ -39,6 +39,7 @@ static void init_lists(struct hws__worker *w)
                                  &w->free_messages[0],
                                  &w->free_messages[1],
                                  &w->am_pending,
+                                 &w->copying,
                                  &w->dropped,
                                  &w->multi_pending,
                                  &w->free_multis,

@@ -121,11 +121,12 @@ struct hws__worker {
     uint32_t
         watching; /* who looks at every end: flushes that wait, operations whose time is taken */
     struct hws__list flushing;
-    uint32_t raw_count;   /* raw endpoints */
-    uint32_t dead_count;  /* isolated UCX workers whose connection is over */
-    uint32_t late_cuts;   /* UCX endpoints still to be closed, see late_cut.h */
-    uint32_t deaf_count;  /* UCX workers that nothing may wake */
-    uint32_t pending_ucx; /* operations that UCX holds */
+    struct hws__list copying; /* long copies of direct access, by match */
+    uint32_t raw_count;       /* raw endpoints */
+    uint32_t dead_count;      /* isolated UCX workers whose connection is over */
+    uint32_t late_cuts;       /* UCX endpoints still to be closed, see late_cut.h */
+    uint32_t deaf_count;      /* UCX workers that nothing may wake */
+    uint32_t pending_ucx;     /* operations that UCX holds */
 
     struct hws__op **heap;
     uint32_t heap_size, heap_room;

@@ -1600,7 +1600,8 @@ HWS_API int32_t hws_rkey_ptr(hws_id rkey, uint64_t address, void **out);
  *
  * Operations on the memory of a peer, whose program takes no part in them. They need a context
  * opened with HWS_FEATURE_RMA or HWS_FEATURE_ATOMIC, on both sides. Memory of hws_mem_alloc() of a
- * peer that is connected by shared memory is reached directly, and RDMA by the hardware. Otherwise
+ * peer that is connected by shared memory is reached directly (more than 4 MiB in pieces, as progress is
+ * made), and RDMA by the hardware. Otherwise
  * (TCP; memory of hws_mem_register()) the operation is a message, and the peer must make progress
  * for anything to happen.
  *

@@ -105,10 +105,14 @@ int core_progress(struct core *c)
     return core_spin(c, NULL, 1);
 }
 
+/* A round copies memory of a peer for up to a millisecond: other threads and tasks do not wait for many of those. */
+#define ROUNDS_NS 100000u
+
 int core_spin(struct core *c, struct op *op, int rounds)
 {
     const struct core *outer = draining.core;
     const struct op *outer_op = draining.op;
+    uint64_t worked = 0;
     int32_t r = 0;
 
     draining.core = c;
@@ -120,6 +124,14 @@ int core_spin(struct core *c, struct op *op, int rounds)
         }
         if (r == HWS_E_BUSY && i > 4) {
             break; /* another thread makes progress */
+        }
+        if (r > 0 && i + 1 < rounds) {
+            uint64_t now = now_ns();
+
+            if (worked != 0 && now - worked > ROUNDS_NS) {
+                break;
+            }
+            worked = worked != 0 ? worked : now;
         }
     }
     draining.core = outer;

@@ -51,6 +51,35 @@ async def test_put_and_get(pair, memory):
         client.rkey_unpack(b"nonsense")
 
 
+@pytest.mark.parametrize("context", ["sysv,tcp,self"], indirect=True)
+async def test_others_run_during_a_long_copy(context, pair):
+    """Of memory that is shared with the peer, which is copied here."""
+    client, _ = pair
+    memory = context.mem_alloc(200 << 20)
+    key = client.rkey_unpack(memory.rkey_pack())
+    large = bytearray(200 << 20)
+    turns = 0
+
+    async def count():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.create_task(count())
+    for move in (key.put, key.get):
+        turns = 0
+        await move(large)
+        assert turns >= 10
+    moving = key.put(large)
+    assert not moving.done() and moving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await moving
+    others.cancel()
+    key.close()
+    memory.close()
+
+
 async def test_atomics(pair, memory):
     client, _ = pair
     key = client.rkey_unpack(memory.rkey_pack())
