@@ -65,9 +65,6 @@ static void tell(struct hws__message *m, const struct hws__am_handler *h, int32_
         hws__message_release(m);
         return;
     }
-    if (!holds(h)) {
-        hws__credit_taken(m);
-    }
     if (m->rndv) {
         e.flags |= HWS_EVENT_FLAG_RNDV;
     }
@@ -128,7 +125,7 @@ static inline __attribute__((always_inline)) bool tell_now(struct hws__endpoint 
     hws_am_detail detail;
     hws_event event;
 
-    if (__builtin_expect(h == NULL || ep == NULL || !ep->hello_done ||
+    if (__builtin_expect(h == NULL || ep == NULL || !ep->hello_done || ep->closing ||
                              !small(h, header_length, length, attr) || !hws__call_now(ep->worker),
                          0)) {
         return false;
@@ -154,11 +151,59 @@ static bool tell_later(struct hws__worker *w, const struct hws__am_handler *h,
         return false;
     }
     if (ep != NULL) {
-        HWS__CREDIT_TOOK(ep, HWS__CREDIT_AM, length + header_length);
+        t->counted = true;
+        ep->credit.in[HWS__CREDIT_AM].held++;
     }
     describe(&t->detail, t->inlined, ep != NULL ? ep->obj.id : 0, header, header_length, data,
              length);
     small_event(&t->event, h, &t->detail, am_id);
+    return true;
+}
+
+/* It is told of: it, or the message that it is about, is taken. */
+static void count(const struct hws__notice *t, struct hws__endpoint *ep,
+                  const struct hws__am_handler *h)
+{
+    struct hws__message *m = t->message;
+
+    if (t->counted && ep != NULL) {
+        ep->credit.in[HWS__CREDIT_AM].held--;
+        HWS__CREDIT_TOOK(ep, HWS__CREDIT_AM, t->detail.data_length + t->detail.header_length);
+    }
+    if (m == NULL && (t->event.flags & HWS_EVENT_FLAG_BUFFER)) {
+        m = hws__obj_find(&hws__objects, ((const hws_am_detail *)t->event.detail)->buffer);
+    }
+    if (m != NULL && (h == NULL || !holds(h))) {
+        hws__credit_taken(m);
+    }
+}
+
+/* What nobody is told of. */
+static void drop(struct hws__worker *w, const struct hws__notice *t)
+{
+    HWS__COUNT(w, am_dropped, 1);
+    if (t->message == NULL && (t->event.flags & HWS_EVENT_FLAG_BUFFER)) {
+        struct hws__message *m =
+            hws__obj_find(&hws__objects, ((const hws_am_detail *)t->event.detail)->buffer);
+
+        if (m != NULL) {
+            hws__message_drop(m);
+        }
+    }
+}
+
+bool hws__am_due(struct hws__worker *w, const struct hws__notice *t)
+{
+    const struct hws__am_handler *h = w->handlers[t->event.tag];
+    struct hws__endpoint *ep =
+        t->event.source != 0 ? hws__obj_find(&hws__objects, t->event.source) : NULL;
+
+    count(t, ep, h);
+    if (h == NULL || h->sink.callback != t->callback || h->sink.callback_arg != t->callback_arg ||
+        w->closing || (t->event.source != 0 && (ep == NULL || ep->closing))) {
+        drop(w, t);
+        return false;
+    }
     return true;
 }
 
@@ -175,7 +220,8 @@ ucs_status_t hws__am_arrived(struct hws__uworker *u, struct hws__endpoint *ep, u
         return UCS_OK;
     }
     /* Plain peers that know our address have no endpoint. */
-    if (h == NULL || (ep != NULL ? !ep->hello_done : u->role < HWS__ADDRESS || !u->raw)) {
+    if (h == NULL || w->closing ||
+        (ep != NULL ? !ep->hello_done || ep->closing : u->role < HWS__ADDRESS || !u->raw)) {
         HWS__COUNT(w, am_dropped, 1);
         if (ep != NULL && ep->hello_done) {
             HWS__CREDIT_TOOK(ep, HWS__CREDIT_AM, length + header_length);
@@ -211,11 +257,7 @@ ucs_status_t hws__am_arrived(struct hws__uworker *u, struct hws__endpoint *ep, u
         w->todo = true;
         return (ucs_status_t)s;
     }
-    if (holds(h)) {
-        hws__credit_hold(m, HWS__CREDIT_AM, length + header_length);
-    } else if (ep != NULL) {
-        HWS__CREDIT_TOOK(ep, HWS__CREDIT_AM, length + header_length);
-    }
+    hws__credit_hold(m, HWS__CREDIT_AM, length + header_length);
     tell(m, h, HWS_OK);
     return (ucs_status_t)s;
 }

@@ -60,39 +60,105 @@ void hws__refused_by_ucx(struct hws__uworker *u)
     hws__wake(u->worker);
 }
 
-static void tell(struct hws__worker *w, struct hws__notice *t)
+/* The first of an endpoint that had no turn in this round. What is of no endpoint, or of one that is gone, does not wait. */
+static struct hws__list *take_turns(struct hws__worker *w, struct hws__list *due)
 {
-    HWS__COUNT(w, events, 1);
-    hws__call(t->callback, t->callback_arg, &t->event);
+    for (struct hws__list *n = due->next; n != due; n = n->next) {
+        const struct hws__notice *t = hws__container(n, struct hws__notice, link);
+        struct hws__endpoint *ep = hws__id_kind(t->event.source) == HWS_KIND_ENDPOINT
+                                       ? hws__obj_find(&hws__objects, t->event.source)
+                                       : NULL;
+
+        if (ep == NULL || ep->told_round != w->told_round) {
+            if (ep != NULL) {
+                ep->told_round = w->told_round;
+            }
+            hws__list_remove(n);
+            return n;
+        }
+    }
+    w->told_round++;
+    return hws__list_pop(due);
+}
+
+static void tell_op(struct hws__worker *w, struct hws__list *n)
+{
+    (void)w;
+    hws__op_tell(hws__container(n, struct hws__op, match));
+}
+
+static void tell_notice(struct hws__worker *w, struct hws__list *n)
+{
+    struct hws__notice *t = hws__container(n, struct hws__notice, link);
+
+    if (t->event.kind != HWS_EVENT_AM || hws__am_due(w, t)) {
+        HWS__COUNT(w, events, 1);
+        hws__call(t->callback, t->callback_arg, &t->event);
+    }
     if (t->message != NULL) {
         hws__message_release(t->message);
     }
     hws__list_push(&w->free_notices, &t->link);
 }
 
-static int tell_ops(struct hws__worker *w)
-{
-    struct hws__list due, *n;
-    int done = 0;
+/* Callbacks are called for so long, then it is the turn of others. */
+#define CALLS_NS 1000000u
+/* So many are called between looks at the clock; only one where they take long. */
+#define CALLS 16
 
-    hws__list_init(&due);
-    hws__list_splice(&due, &w->ready_ops);
-    for (; (n = hws__list_pop(&due)) != NULL; done++) {
-        hws__op_tell(hws__container(n, struct hws__op, match));
+/* After callbacks may have been called. Whether the clock was looked at. */
+static bool called(struct hws__worker *w)
+{
+    uint64_t calls = atomic_load_explicit(&w->count.events, memory_order_relaxed);
+    uint64_t n = calls - w->calls_seen, before = w->called_at;
+
+    w->calls_seen = calls;
+    if (n < w->calls_left) {
+        w->calls_left -= n;
+        return false;
     }
-    return done;
+    w->called_at = hws__now();
+    w->calls_slow = w->called_at - before > CALLS_NS;
+    w->calls_left = w->calls_slow ? 1 : CALLS;
+    return true;
 }
 
-static int tell_notices(struct hws__worker *w)
+bool hws__calls_took_long(struct hws__worker *w)
 {
+    (void)called(w);
+    return w->called_at > w->slow_at + CALLS_NS;
+}
+
+/* Messages that no window bounds are all told of before more come. */
+static bool bounded(const struct hws__worker *w)
+{
+    return w->raw_count == 0 && w->credit_messages != 0;
+}
+
+/* What is in the list now. */
+static int tell_all(struct hws__worker *w, struct hws__list *list,
+                    void (*tell)(struct hws__worker *, struct hws__list *))
+{
+    uint64_t start = w->calls_slow ? hws__now() : 0;
     struct hws__list due, *n;
     int done = 0;
 
     hws__list_init(&due);
-    hws__list_splice(&due, &w->ready);
-    for (; (n = hws__list_pop(&due)) != NULL; done++) {
-        tell(w, hws__container(n, struct hws__notice, link));
+    hws__list_splice(&due, list);
+    while (!hws__list_empty(&due)) {
+        /* Where callbacks take long a peer that floods would have all others wait. */
+        n = w->calls_slow && list == &w->ready ? take_turns(w, &due) : hws__list_pop(&due);
+        tell(w, n);
+        done++;
+        if (called(w)) {
+            start = start == 0 ? w->called_at : start;
+            if (w->called_at - start >= CALLS_NS && bounded(w)) {
+                break;
+            }
+        }
     }
+    hws__list_splice(&due, list);
+    hws__list_splice(list, &due);
     return done;
 }
 
@@ -105,10 +171,10 @@ int hws__deliver(struct hws__worker *w)
     int done = 0;
 
     if (!hws__list_empty(&w->ready_ops)) {
-        done += tell_ops(w);
+        done += tell_all(w, &w->ready_ops, tell_op);
     }
     if (!hws__list_empty(&w->ready)) {
-        done += tell_notices(w);
+        done += tell_all(w, &w->ready, tell_notice);
     }
     w->todo |= !hws__list_empty(&w->ready_ops) || !hws__list_empty(&w->ready);
     return done;
@@ -425,7 +491,7 @@ int hws__progress(struct hws__worker *w)
 
     /* Work makes a sweep longer: count it as several, so that the slow checks keep their pace. */
     w->tick += done != 0 ? 8 + (uint32_t)done / 8 : 1;
-    if (w->tick >= HWS__TICK) {
+    if (w->tick >= HWS__TICK || (done != 0 && hws__calls_took_long(w))) {
         done += hws__slow(w);
     }
     return done;

@@ -62,6 +62,8 @@ static inline bool hws__owned_outside(const struct hws__worker *w)
 int hws__sweep(struct hws__worker *w);
 /** A sweep and, now and then, the slow checks. */
 int hws__progress(struct hws__worker *w);
+/** After a sweep with work: whether callbacks took so long that the slow checks are due. */
+bool hws__calls_took_long(struct hws__worker *w);
 /** The slow checks: deadlines, cold UCX workers, closing. */
 int hws__slow(struct hws__worker *w);
 /** Call the callbacks that are due: `todo` is set if they made others due. Owner only. How many. */
@@ -89,6 +91,16 @@ static inline void hws__hand_over(struct hws__worker *w)
     if (__builtin_expect(atomic_load_explicit(&w->sleepers, memory_order_relaxed) != 0, 0) &&
         !hws__list_empty(&w->hot)) {
         hws__wake(w);
+    }
+}
+
+/** After the worker was released, by who takes it again at once: those who wait for it come first. */
+static inline void hws__let_in(const struct hws__worker *w)
+{
+    for (int i = 0; i < 16 && atomic_load_explicit(&w->obj.want, memory_order_relaxed) != 0 &&
+                    atomic_load_explicit(&w->obj.owner, memory_order_relaxed) == 0;
+         i++) {
+        sched_yield();
     }
 }
 

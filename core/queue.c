@@ -248,6 +248,7 @@ static int work(struct hws__queue *q)
             done += hws__progress(w);
             hws__hand_over(w);
             hws__own_release(w);
+            hws__let_in(w);
         }
     }
     return done;

@@ -69,6 +69,7 @@ struct hws__notice *hws__notice_take(struct hws__worker *w, const struct hws__si
         t->callback = sink->callback;
         t->callback_arg = sink->callback_arg;
         t->message = NULL;
+        t->counted = false;
         hws__list_append(&w->ready, &t->link);
         w->todo = true;
     }

@@ -58,7 +58,7 @@ static bool wait_as_owner(struct wait *t)
             start = 0;
             empty = 0;
             busy += (uint32_t)done;
-            if (busy >= BUSY_LOOK) {
+            if (busy >= BUSY_LOOK || w->calls_slow) {
                 busy = 0;
                 if (t->end != UINT64_MAX && hws__now() >= t->end) {
                     return false;
@@ -273,7 +273,7 @@ static bool wait_quick(struct hws__op *op, hws_id id, hws_event *event, int32_t 
         return false;
     }
     w->taking = id;
-    for (int i = 0; i < QUICK && !ended; i++) {
+    for (int i = 0; i < QUICK && !ended && !w->calls_slow; i++) {
         hws__progress(w);
         ended = op_ended(op, id) || op->stage == HWS__STAGE_ENDED;
     }
@@ -292,6 +292,7 @@ static bool wait_quick(struct hws__op *op, hws_id id, hws_event *event, int32_t 
     }
     hws__hand_over(w);
     hws__own_release(w);
+    hws__let_in(w);
     return ended;
 }
 

@@ -480,11 +480,13 @@ int32_t hws_worker_progress(hws_id id)
         w->tick = HWS__TICK;
     }
     r = hws__sweep(w);
-    if (slow_due(w)) { /* with work too: there may always be some */
+    if (slow_due(w) ||
+        (r > 0 && hws__calls_took_long(w))) { /* with work too: there may always be some */
         r += hws__slow(w);
     }
     hws__hand_over(w);
     hws__own_release(w);
+    hws__let_in(w);
     return r;
 }
 

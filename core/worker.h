@@ -37,6 +37,7 @@ struct hws__notice {
     hws_event_fn callback;
     void *callback_arg;
     struct hws__message *message; /* to release afterwards */
+    bool counted;                 /* against the sender's window, until it is told of */
     /* A small active message for a callback needs no message of its own. */
     hws_am_detail detail;
     _Alignas(16) unsigned char inlined[HWS__NOTICE_INLINE]; /* its header, then its data */
@@ -92,10 +93,14 @@ struct hws__worker {
     _Alignas(64) struct hws__list hot;
     uint32_t tick;    /* sweeps until the slow checks */
     uint64_t slow_at; /* when they were made last */
-    hws_id taking;    /* the operation whose end the owner waits for and takes itself */
-    bool submitting;  /* submissions are being run */
-    bool todo;        /* something waits for the end of the sweep */
-    bool sweeping;    /* the owner is inside UCX's progress, see hws__call_now() */
+    /* How long callbacks take: calls until the clock is looked at, those that were counted, and when it was. */
+    uint64_t calls_left, calls_seen, called_at;
+    bool calls_slow;
+    uint32_t told_round; /* see take_turns() */
+    hws_id taking;       /* the operation whose end the owner waits for and takes itself */
+    bool submitting;     /* submissions are being run */
+    bool todo;           /* something waits for the end of the sweep */
+    bool sweeping;       /* the owner is inside UCX's progress, see hws__call_now() */
     struct hws__op *free_ops;
     struct hws__list ready_ops; /* operations whose callback is due */
     struct hws__list ready;     /* notices whose callback is due */
