@@ -125,7 +125,7 @@ static inline __attribute__((always_inline)) bool tell_now(struct hws__endpoint 
     hws_am_detail detail;
     hws_event event;
 
-    if (__builtin_expect(h == NULL || ep == NULL || !ep->hello_done || ep->closing ||
+    if (__builtin_expect(h == NULL || ep == NULL || !ep->hello_done || hws__endpoint_left(ep) ||
                              !small(h, header_length, length, attr) || !hws__call_now(ep->worker),
                          0)) {
         return false;
@@ -200,7 +200,7 @@ bool hws__am_due(struct hws__worker *w, const struct hws__notice *t)
 
     count(t, ep, h);
     if (h == NULL || h->sink.callback != t->callback || h->sink.callback_arg != t->callback_arg ||
-        w->closing || (t->event.source != 0 && (ep == NULL || ep->closing))) {
+        w->closing || (t->event.source != 0 && (ep == NULL || hws__endpoint_left(ep)))) {
         drop(w, t);
         return false;
     }
@@ -221,7 +221,8 @@ ucs_status_t hws__am_arrived(struct hws__uworker *u, struct hws__endpoint *ep, u
     }
     /* Plain peers that know our address have no endpoint. */
     if (h == NULL || w->closing ||
-        (ep != NULL ? !ep->hello_done || ep->closing : u->role < HWS__ADDRESS || !u->raw)) {
+        (ep != NULL ? !ep->hello_done || hws__endpoint_left(ep)
+                    : u->role < HWS__ADDRESS || !u->raw)) {
         HWS__COUNT(w, am_dropped, 1);
         if (ep != NULL && ep->hello_done) {
             HWS__CREDIT_TOOK(ep, HWS__CREDIT_AM, length + header_length);

@@ -135,6 +135,13 @@ struct hws__endpoint *hws__endpoint_new(struct hws__worker *w);
 struct hws__endpoint *hws__endpoint_find(hws_id id, int32_t *error);
 /** The endpoint wants to be looked at after the sweep. Owner only, also inside UCX callbacks. */
 void hws__endpoint_attend(struct hws__endpoint *ep);
+/** Closed by the user, or about to be: what still arrives is dropped. Owner only. */
+static inline bool hws__endpoint_left(const struct hws__endpoint *ep)
+{
+    return ep->closing || (atomic_load_explicit(&ep->obj.asked, memory_order_relaxed) &
+                           (HWS__ASKED_CLOSE | HWS__ASKED_ABORT)) != 0;
+}
+
 /** Go on with whatever is due: errors, phases, closing. Owner only, outside UCX callbacks. */
 void hws__endpoint_step(struct hws__endpoint *ep);
 /** Note a failure; the rest happens in hws__endpoint_step(). Owner only. */

@@ -1,6 +1,7 @@
 """Remote memory, notifications, plans, worker addresses, objects, in both twins. TIMEOUT: 240 SANITIZED"""
 
 import asyncio
+import copy
 import gc
 import pickle
 import threading
@@ -318,6 +319,30 @@ async def test_objects_into_memory_of_choice(pair):
     got = await server.recv_obj(allocator=allocate)
     await sending
     assert (got == out).all() and len(made) == 1 and np.shares_memory(got, made[0])
+
+
+async def test_nothing_of_the_library_is_copied(context, pair):
+    """What a copy closes, as it goes, would be the original's."""
+    client, server = pair
+    memory = context.mem_alloc(4096)
+    key = client.rkey_unpack(memory.rkey_pack())
+    await client.send(b"abc", 5)
+    while (message := server.take(5)) is None:
+        await asyncio.sleep(0)
+    async with hawser.listen(host="127.0.0.1", worker=client.worker) as listener:
+        plan = client.plan([("put", key, 0, b"x")])
+        for thing in (context, client.worker, client, listener, memory, key, plan, message):
+            for make in (copy.copy, copy.deepcopy, pickle.dumps):
+                with pytest.raises(TypeError):
+                    make(thing)
+        gc.collect()
+        memory.buffer[0] = 1
+        assert await message.recv(bytearray(3)) == 3
+        plan.close()
+        async with hawser.connect("127.0.0.1", listener.port, worker=client.worker):
+            await (await listener.accept()).close()
+    key.close()
+    memory.close()
 
 
 async def test_objects_that_cannot_be_pickled(pair):

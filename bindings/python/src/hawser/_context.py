@@ -9,6 +9,7 @@ from typing import Any
 from . import _constants as c
 from . import _core
 from ._remote import RegisteredMemory, check_views, hold
+from ._unique import Unique
 
 _FEATURES = {
     "tag": c.Feature.TAG,
@@ -20,7 +21,7 @@ _FEATURES = {
 }
 
 
-class Context:
+class Context(Unique):
     """One UCX instance with its configuration. Workers are opened on it.
 
     features: any of "tag", "stream", "am", "rma", "atomic", "ucx_rma"; the first three if empty.

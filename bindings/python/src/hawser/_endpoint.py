@@ -12,6 +12,7 @@ from . import _constants as c
 from . import _core, _errors
 from ._objects import from_buffers, memory_for, to_buffers
 from ._remote import Plan, RemoteKey, check_views
+from ._unique import Unique
 from ._worker import Message, Messages, Probed, Waiters, Worker, default_worker, log, probe, within
 
 _ENDPOINT_CLASS: Any = None
@@ -269,7 +270,7 @@ class Endpoint(_core.Endpoint):
         return f"<hawser.Endpoint {self.id:#x} {self._state}>"
 
 
-class Connecting:
+class Connecting(Unique):
     """A connection on its way: `await` gives the endpoint, `async with` closes it in the end."""
 
     def __init__(self, worker: Worker, id: int, operation: _core.Operation[int]) -> None:
@@ -373,7 +374,7 @@ def _came_by_address(worker: Worker, id: int) -> None:
 Worker._by_address = staticmethod(_came_by_address)
 
 
-class Listener:
+class Listener(Unique):
     """Waits for peers: `async for endpoint in listener`, or `await listener.accept()`."""
 
     _state = "new"
@@ -493,7 +494,7 @@ class Listener:
         return f"<hawser.Listener {self.id:#x} {self._state}>"
 
 
-class Request:
+class Request(Unique):
     """A peer that wants in: accept() or reject() it."""
 
     def __init__(self, worker: Worker, id: int) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from . import _constants as c
 from . import _core, _errors
+from ._unique import Unique
 
 if TYPE_CHECKING:
     from ._context import Context
@@ -72,7 +73,7 @@ def check_views(holder: Any) -> None:
         raise BufferError(f"there are views of memory that {holder!r} holds")
 
 
-class _Object:
+class _Object(Unique):
     """An object of the library that close(), `with` or the end of the last reference gives back."""
 
     id: int

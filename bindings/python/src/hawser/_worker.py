@@ -19,6 +19,7 @@ from . import _core, _errors
 from ._address import flags_of
 from ._context import Context
 from ._remote import check_views
+from ._unique import Unique
 
 log = logging.getLogger("hawser")
 
@@ -306,7 +307,7 @@ class Probed:
         return f"<{type(self).__name__} of {self.length} bytes, tag {self.tag:#x}>"
 
 
-class Message(Probed):
+class Message(Probed, Unique):
     """A message that was taken out of matching: receive it, or drop it."""
 
     __slots__ = ("_id", "_worker")

@@ -19,6 +19,7 @@ from . import _constants as c
 from . import _core, _endpoint, _remote, _worker
 from ._context import Context
 from ._objects import from_buffers, memory_for
+from ._unique import Unique
 from ._worker import Message, Probed, Worker, beside
 
 _local = threading.local()
@@ -221,7 +222,7 @@ class Plan(_remote.Plan):
         return super().post(timeout, stream).wait()
 
 
-class Listener:
+class Listener(Unique):
     """Waits for peers: `for endpoint in listener`, or `listener.accept()`."""
 
     def __init__(self, listener: _endpoint.Listener) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 from hawser import _core
 from hawser._endpoint import connect as _connect
+from hawser._unique import Unique
 
 from . import comm
 from ._libs import of_dask, ucx_api
@@ -398,7 +399,7 @@ class ApplicationContext:
         return True
 
 
-class Listener:
+class Listener(Unique):
     """Listens until it is closed or nothing refers to it; the accepted endpoints live on."""
 
     def __init__(self, backend: ucx_api.UCXListener, ctx: ApplicationContext | None = None) -> None:

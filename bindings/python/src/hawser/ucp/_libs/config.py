@@ -18,6 +18,7 @@ _PRINT_CONFIG = 1  # UCS_CONFIG_PRINT_CONFIG
 def library() -> ctypes.CDLL:
     ucp = ctypes.CDLL(_core.library(None)["ucx_path"] + "/libucp.so.0")
     config = ctypes.c_void_p
+    ucp.ucp_config_read.restype = ucp.ucp_config_modify.restype = ctypes.c_int8  # UCX packs its enumeration of codes
     ucp.ucp_config_read.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(config)]
     ucp.ucp_config_modify.argtypes = [config, ctypes.c_char_p, ctypes.c_char_p]
     ucp.ucp_config_print.argtypes = [config, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int]

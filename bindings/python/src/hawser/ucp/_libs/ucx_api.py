@@ -18,7 +18,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn
+from typing import Any
 
 from hawser import _constants as c
 from hawser import _core
@@ -26,6 +26,7 @@ from hawser._context import Context
 from hawser._endpoint import Endpoint as _Endpoint
 from hawser._endpoint import connect as _connect
 from hawser._errors import ForkedError
+from hawser._unique import Unique
 from hawser._worker import Worker as _Worker
 
 from . import config as _config
@@ -113,7 +114,7 @@ def is_am_supported() -> bool:
     return True
 
 
-class UCXObject:
+class UCXObject(Unique):
     """Something that is closed once; closing it closes its children first."""
 
     _patience = 5.0  # how long closing may wait for peers, in seconds
@@ -121,9 +122,6 @@ class UCXObject:
     def __init__(self) -> None:
         self._closed = False
         self._children: weakref.WeakSet[UCXObject] = weakref.WeakSet()
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(f"{type(self).__name__} can be neither copied nor pickled")
 
     @property
     def initialized(self) -> bool:

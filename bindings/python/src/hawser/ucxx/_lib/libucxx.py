@@ -231,6 +231,7 @@ class TagProbeResult:
 class UCXWorker(ucx_api.UCXWorker):
     """A worker of a context."""
 
+    @_converted
     def __init__(
         self,
         context: UCXContext,
