@@ -60,15 +60,25 @@ void hws__refused_by_ucx(struct hws__uworker *u)
     hws__wake(u->worker);
 }
 
-/* The first of an endpoint that had no turn in this round. What is of no endpoint, or of one that is gone, does not wait. */
+/* The endpoint that an event is about; null if it is about another object, or that one is gone. */
+static struct hws__endpoint *about(const struct hws__notice *t)
+{
+    return hws__id_kind(t->event.source) == HWS_KIND_ENDPOINT
+               ? hws__obj_find(&hws__objects, t->event.source)
+               : NULL;
+}
+
+/* The first of an endpoint that had no turn in this round. What is about no endpoint does not wait. The list has one. */
 static struct hws__list *take_turns(struct hws__worker *w, struct hws__list *due)
 {
-    for (struct hws__list *n = due->next; n != due; n = n->next) {
-        const struct hws__notice *t = hws__container(n, struct hws__notice, link);
-        struct hws__endpoint *ep = hws__id_kind(t->event.source) == HWS_KIND_ENDPOINT
-                                       ? hws__obj_find(&hws__objects, t->event.source)
-                                       : NULL;
+    for (struct hws__list *n = due->next;; n = n->next) {
+        struct hws__endpoint *ep;
 
+        if (n == due) {
+            w->told_round++;
+            n = n->next;
+        }
+        ep = about(hws__container(n, struct hws__notice, link));
         if (ep == NULL || ep->told_round != w->told_round) {
             if (ep != NULL) {
                 ep->told_round = w->told_round;
@@ -77,8 +87,6 @@ static struct hws__list *take_turns(struct hws__worker *w, struct hws__list *due
             return n;
         }
     }
-    w->told_round++;
-    return hws__list_pop(due);
 }
 
 static void tell_op(struct hws__worker *w, struct hws__list *n)
@@ -110,7 +118,8 @@ static void tell_notice(struct hws__worker *w, struct hws__list *n)
 static bool called(struct hws__worker *w)
 {
     uint64_t calls = atomic_load_explicit(&w->count.events, memory_order_relaxed);
-    uint64_t n = calls - w->calls_seen, before = w->called_at;
+    uint64_t n = calls - w->calls_seen;
+    uint64_t before = w->called_at > w->slow_at ? w->called_at : w->slow_at;
 
     w->calls_seen = calls;
     if (n < w->calls_left) {
@@ -129,10 +138,10 @@ bool hws__calls_took_long(struct hws__worker *w)
     return w->called_at > w->slow_at + CALLS_NS;
 }
 
-/* Messages that no window bounds are all told of before more come. */
-static bool bounded(const struct hws__worker *w)
+/* Messages that no window bounds are all told of before more come. Operations are as many as the program posted. */
+static bool bounded(const struct hws__worker *w, const struct hws__list *list)
 {
-    return w->raw_count == 0 && w->credit_messages != 0;
+    return list == &w->ready_ops || (w->raw_count == 0 && w->credit_messages != 0);
 }
 
 /* What is in the list now. */
@@ -152,7 +161,7 @@ static int tell_all(struct hws__worker *w, struct hws__list *list,
         done++;
         if (called(w)) {
             start = start == 0 ? w->called_at : start;
-            if (w->called_at - start >= CALLS_NS && bounded(w)) {
+            if (w->called_at - start >= CALLS_NS && bounded(w, list)) {
                 break;
             }
         }
@@ -456,6 +465,8 @@ static int slow(struct hws__worker *w)
 
     w->tick = 0;
     w->slow_at = now;
+    w->calls_slow = w->calls_slow &&
+                    now - w->called_at < CALLS_NS; /* callbacks that came long ago count no more */
     hws__stats_tick(w, now);
     atomic_fetch_add_explicit(&w->activity, 1, memory_order_relaxed);
     done = look_at_cold(w);
