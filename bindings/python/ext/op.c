@@ -69,7 +69,7 @@ void op_give_back(struct op *op)
 /* All that it holds, but for its core. */
 static void drop(struct op *op)
 {
-    if ((op->result == RESULT_MESSAGE || op->multi != NULL) && op_return(op) < 0) {
+    if ((op->result == RESULT_MESSAGE || op->multi != NULL) && op_return(op, true) < 0) {
         PyErr_WriteUnraisable(NULL);
     }
     op->result = RESULT_NONE;

@@ -55,10 +55,11 @@ int late_watch(struct op *op, struct binding *b);
 void late_unlink(struct op *op);
 
 /* op_return.c */
-/** What it brought is the next one's, if it has ended well and nobody took its result. -1 with an error set. */
-int op_return(struct op *op);
-/** Who awaits it goes on without it: it is stopped, or returned. -1 with an error set. */
-int op_interrupt(struct op *op);
+/** What it brought is the next one's, if it has ended well and nobody took its result. -1 with an error set.
+ * `own`: UCX-Py's error of a message that is too short has been told, or may be. */
+int op_return(struct op *op, bool own);
+/** Who awaits it goes on without it: it is stopped, or returned. -1 with an error set. `own` as above. */
+int op_interrupt(struct op *op, bool own);
 
 /* op_wait.c */
 /** The running loop is the one where it is waited for. -1 with an error set. */

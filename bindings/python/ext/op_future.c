@@ -71,7 +71,7 @@ void op_tell(struct op *op, struct binding *direct)
     struct core *c = op->core;
 
     op->told = true;
-    if (op->cancelled && op_return(op) < 0) { /* it was cancelled too late */
+    if (op->cancelled && op_return(op, true) < 0) { /* it was cancelled too late */
         PyErr_WriteUnraisable((PyObject *)op);
     }
     if (op->back == BACK_NONE || op->cancelled) {
@@ -158,7 +158,9 @@ PyObject *op_throw(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "O|OO:throw", &type, &val, &tb)) {
         return NULL;
     }
-    if (op_interrupt((struct op *)(void *)self) < 0) {
+    /* A task throws the operation's own error into it, too; what interrupts tasks is no Exception. */
+    if (op_interrupt((struct op *)(void *)self,
+                     PyErr_GivenExceptionMatches(type, PyExc_Exception)) < 0) {
         return NULL;
     }
     if (PyExceptionInstance_Check(type)) {
@@ -174,7 +176,7 @@ PyObject *op_throw(PyObject *self, PyObject *args)
 PyObject *op_close(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    if (op_interrupt((struct op *)(void *)self) < 0) {
+    if (op_interrupt((struct op *)(void *)self, false) < 0) {
         return NULL;
     }
     Py_RETURN_NONE;

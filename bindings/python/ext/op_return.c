@@ -36,18 +36,18 @@ static int return_result(struct op *op)
     return r == NULL ? -1 : 0;
 }
 
-/* UCX-Py's own error, that of a short message: a task throws it into what it waits for, too. */
+/* UCX-Py's own error, that of a short message. */
 static bool failed_here(const struct op *op)
 {
     return op->ucp != NULL && !op->cancelled && ucp_failed(op);
 }
 
-int op_return(struct op *op)
+int op_return(struct op *op, bool own)
 {
     int32_t r = HWS_OK;
 
     if (op->status < 0 || !atomic_load_explicit(&op->ended, memory_order_acquire) ||
-        failed_here(op)) {
+        (own && failed_here(op))) {
         return 0;
     }
     if (op->untaken != NULL && op->result == RESULT_KEEP) {
@@ -73,7 +73,7 @@ int op_return(struct op *op)
     return 0;
 }
 
-int op_interrupt(struct op *op)
+int op_interrupt(struct op *op, bool own)
 {
-    return op_stop(op) || op->cancelled ? 0 : op_return(op);
+    return op_stop(op) || op->cancelled ? 0 : op_return(op, own);
 }

@@ -268,7 +268,7 @@ static void interrupt_raising(struct op *op)
     PyObject *type, *value, *traceback;
 
     PyErr_Fetch(&type, &value, &traceback);
-    if (op_interrupt(op) < 0) {
+    if (op_interrupt(op, false) < 0) {
         PyErr_WriteUnraisable((PyObject *)op);
     }
     PyErr_Restore(type, value, traceback);

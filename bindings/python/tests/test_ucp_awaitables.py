@@ -1,6 +1,7 @@
 """What send() and recv() of hawser.ucp give behaves as UCX-Py's coroutines do. TIMEOUT: 120 SANITIZED"""
 
 import asyncio
+import contextlib
 import random
 import sys
 
@@ -162,6 +163,30 @@ async def test_a_cancelled_receive_does_not_count():
     await client.send(b"ok")
     await server.recv(into)
     assert into == b"ok" and server._finished_recv_count == 1
+    await _close(client, server, listener)
+
+
+@pytest.mark.parametrize("room", [8, 100])
+async def test_a_receive_cancelled_as_its_message_came_loses_none(room):
+    """Not a short one either, whose error nobody was told."""
+    listener, client, server = await _both()
+    for _ in range(20):
+        task = asyncio.create_task(server.recv(bytearray(room)))
+        await asyncio.sleep(0)
+        await client.send(b"12345678")
+        for _ in range(50):
+            ucp.progress()
+        task.cancel()
+        with contextlib.suppress(ucp.exceptions.UCXMsgTruncated, asyncio.CancelledError):
+            await task
+            continue  # it came first
+        into = bytearray(8)
+        await asyncio.wait_for(server.recv(into), 10)
+        assert into == b"12345678"
+    with pytest.raises(ucp.exceptions.UCXMsgTruncated):
+        receiving = asyncio.create_task(server.recv(bytearray(room + 1)))
+        await client.send(bytes(room))
+        await receiving
     await _close(client, server, listener)
 
 
