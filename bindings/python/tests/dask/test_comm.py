@@ -516,6 +516,18 @@ async def test_stop_keeps_connections():
     await asyncio.gather(a.close(), b.close())
 
 
+@pytest.mark.parametrize("n", [1000, 100_000, 3_000_000])
+async def test_a_batch_is_as_it_was_written(n):
+    """What a program submits may be changed by it afterwards."""
+    x = np.full(n, 7, "u1")
+    async with comm_pair() as (a, b):
+        await a.write([{"x": to_serialize(x)}])
+        await asyncio.sleep(0.05)
+        x[:] = 9
+        (message,) = await b.read()
+        assert (message["x"] == 7).all() and len(message["x"]) == n
+
+
 async def test_nobody_listens():
     start = time.monotonic()
     with pytest.raises(IOError):

@@ -25,6 +25,9 @@ log = logging.getLogger("hawser.dask")
 COALESCE = 32768
 # Objects are never cut: a frame of any size is one buffer at both ends.
 NO_SPLIT = 1 << 62
+# A list is a batch of messages that nobody answers: the arguments of a task, say, which its program may change as soon
+# as submit() has returned. Over tcp the kernel has about so many bytes by then.
+BATCH_COPIED = 4 << 20
 
 
 def _finalize(endpoint: hawser.Endpoint, lender: _direct.Lender | None, description: str) -> None:
@@ -145,7 +148,7 @@ class HawserComm(Comm):
     async def write(self, msg: Any, serializers: Any = None, on_error: str | None = "message") -> int:
         """Send a message; gives its bytes. It may return before the peer reads, as over tcp, while
         what is on its way is not more than `distributed.comm.ucx.write-ahead`: what is written must
-        not be changed. Cancelling it aborts the connection."""
+        not be changed, but for batches of up to 4 MiB. Cancelling it aborts the connection."""
         if self._endpoint is None:
             raise CommClosedError(f"in {self!r}: write to a closed connection")
         frames = await to_frames(
@@ -164,6 +167,8 @@ class HawserComm(Comm):
         if endpoint is None:
             raise CommClosedError(f"in {self!r}: closed while the message was serialized")
         n = sum(f.nbytes if isinstance(f, memoryview) else len(f) for f in frames)
+        if isinstance(msg, list) and n <= BATCH_COPIED:
+            frames = [bytes(f) if isinstance(f, memoryview) else f for f in frames]
         try:
             sending = self._post(endpoint, frames)
             if not sending.done():
