@@ -361,10 +361,17 @@ PyObject *op_take(struct op *op)
     return length;
 }
 
+/* None: no future, but a coroutine, of which asyncio.ensure_future() makes a task. UCX-Py's programs give these to
+ * asyncio.wait(), which refuses coroutines. */
 static PyObject *get_blocking(PyObject *self, void *unused)
 {
+    const struct op *op = (struct op *)(void *)self;
+
     (void)unused;
-    return PyBool_FromLong(((struct op *)(void *)self)->blocking);
+    if (op->ucp != NULL && !op->blocking && !op->waiting) {
+        Py_RETURN_NONE;
+    }
+    return PyBool_FromLong(op->blocking);
 }
 
 static int set_blocking(PyObject *self, PyObject *v, void *unused)

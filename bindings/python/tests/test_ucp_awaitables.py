@@ -166,6 +166,18 @@ async def test_a_cancelled_receive_does_not_count():
     await _close(client, server, listener)
 
 
+async def test_tasks_of_it_are_waited_for():
+    """ensure_future() makes a task, as of a coroutine: asyncio.wait() takes no coroutines."""
+    listener, client, server = await _both()
+    into = bytearray(3)
+    receiving = asyncio.ensure_future(server.recv(into))
+    sending = asyncio.ensure_future(client.send(b"abc"))
+    assert isinstance(receiving, asyncio.Task) and not asyncio.isfuture(server.recv(bytearray(3)))
+    done, pending = await asyncio.wait([receiving, sending], timeout=10)
+    assert done == {receiving, sending} and not pending and into == b"abc"
+    await _close(client, server, listener)
+
+
 @pytest.mark.parametrize("room", [8, 100])
 async def test_a_receive_cancelled_as_its_message_came_loses_none(room):
     """Not a short one either, whose error nobody was told."""
