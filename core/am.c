@@ -192,18 +192,22 @@ static void drop(struct hws__worker *w, const struct hws__notice *t)
     }
 }
 
-bool hws__am_due(struct hws__worker *w, const struct hws__notice *t)
+bool hws__am_due(struct hws__worker *w, struct hws__notice *t)
 {
     const struct hws__am_handler *h = w->handlers[t->event.tag];
     struct hws__endpoint *ep =
         t->event.source != 0 ? hws__obj_find(&hws__objects, t->event.source) : NULL;
 
     count(t, ep, h);
-    if (h == NULL || h->sink.callback != t->callback || h->sink.callback_arg != t->callback_arg ||
-        w->closing || (t->event.source != 0 && (ep == NULL || hws__endpoint_left(ep)))) {
+    if (h == NULL || h->sink.callback == NULL || w->closing ||
+        (t->event.source != 0 && (ep == NULL || hws__endpoint_left(ep)))) {
         drop(w, t);
         return false;
     }
+    /* Another one since it came. */
+    t->callback = h->sink.callback;
+    t->callback_arg = h->sink.callback_arg;
+    t->event.user = h->sink.user;
     return true;
 }
 

@@ -24,8 +24,9 @@ ucs_status_t hws__am_direct_cb(void *arg, const void *header, size_t header_leng
 ucs_status_t hws__am_arrived(struct hws__uworker *u, struct hws__endpoint *ep, uint32_t am_id,
                              const void *header, size_t header_length, void *data, size_t length,
                              uint64_t recv_attr);
-/** Whether the handler is still to be told of a message, which no longer counts against its sender's window. */
-bool hws__am_due(struct hws__worker *w, const struct hws__notice *t);
+/** Whether the handler, the present one, is still to be told of a message, which no longer counts against its sender's
+ * window. */
+bool hws__am_due(struct hws__worker *w, struct hws__notice *t);
 /** End the fetches of a destroyed UCX worker. Owner only. */
 void hws__am_orphans(struct hws__uworker *u);
 /** Messages that need memory of the user or fetching, after the sweep. */

@@ -1057,7 +1057,8 @@ typedef struct hws_am_opts {
 
 /**
  * Set, replace or unset the handler of an active-message id on a worker, for all its endpoints.
- * Messages that arrive without a handler are counted and dropped.
+ * Messages that arrive without a handler are counted and dropped. The old handler is not called any
+ * more; a new callback gets what had arrived and was not told of, a queue only what arrives later.
  * @param am_id  0 to HWS_AM_ID_MAX
  * @return 0, HWS_E_INVALID
  * @thread any  @blocks for microseconds while another thread progresses the worker

@@ -162,6 +162,25 @@ CASE_BOTH(a_handler_that_is_unset_hears_no_more)
     stopped_by(flags, unset, false);
 }
 
+static int32_t replace(struct flood *f)
+{
+    const hws_am_opts told = {.struct_size = sizeof(told),
+                              .sink = {.callback = other, .callback_arg = f}};
+
+    return hws_am_handler(f->pair.worker[1], FLOOD, &told);
+}
+
+CASE_BOTH(the_next_handler_hears_the_rest)
+{
+    struct flood f = {.stop_at = 10, .stop = replace};
+
+    open_flood(&f, flags, 0);
+    UNTIL(&f.pair, atomic_load(&f.others) == MANY - 10);
+    CHECK_EQ(atomic_load(&f.after), 0);
+    CHECK_EQ(atomic_load(&f.count), 10);
+    close_flood(&f);
+}
+
 CASE_BOTH(a_closed_endpoint_is_not_heard)
 {
     stopped_by(flags, close_endpoint, true);

@@ -1660,7 +1660,7 @@ unsafe extern "C" {
     /// Threads: any. Blocks: as hws_message_return(). Owns: nothing: the buffer stays the caller's. Returns: 0, HWS_E_NO_MEMORY, or the endpoint's error if nothing can be received any more.
     pub fn hws_stream_return(endpoint: hws_id, buffer: *const c_void, length: u64) -> i32;
 
-    /// Set, replace or unset the handler of an active-message id on a worker, for all its endpoints. Messages that arrive without a handler are counted and dropped.
+    /// Set, replace or unset the handler of an active-message id on a worker, for all its endpoints. Messages that arrive without a handler are counted and dropped. The old handler is not called any more; a new callback gets what had arrived and was not told of, a queue only what arrives later.
     ///
     /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: copies everything in opts. Returns: 0, HWS_E_INVALID.
     pub fn hws_am_handler(worker: hws_id, am_id: u32, opts: *const hws_am_opts) -> i32;
