@@ -34,6 +34,24 @@ static void teardown(void)
 
 TestSuite(sockets, .init = setup, .fini = teardown);
 
+/* A socket bound to an address, and to a port that is not the listener's: the kernel gives that one, too, to another
+ * address. */
+static int bound(const struct sockaddr_in *from)
+{
+    struct sockaddr_storage name;
+    socklen_t length = sizeof name;
+    int fd;
+
+    cr_assert_geq(fd = socket(AF_INET, SOCK_STREAM, 0), 0);
+    cr_assert_eq(bind(fd, (const struct sockaddr *)from, sizeof *from), 0);
+    cr_assert_eq(getsockname(fd, (struct sockaddr *)&name, &length), 0);
+    if (hws__address_port(&name) == port) {
+        close(fd);
+        return bound(from);
+    }
+    return fd;
+}
+
 /* One connection from an address of this machine: the accepted side, and the client's. */
 static int connect_from(uint32_t address, int *client)
 {
@@ -42,8 +60,7 @@ static int connect_from(uint32_t address, int *client)
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int accepted;
 
-    cr_assert_geq(*client = socket(AF_INET, SOCK_STREAM, 0), 0);
-    cr_assert_eq(bind(*client, (struct sockaddr *)&from, sizeof from), 0);
+    *client = bound(&from);
     cr_assert_eq(connect(*client, (struct sockaddr *)&to, sizeof to), 0);
     cr_assert_geq(accepted = accept(listener, NULL, NULL), 0);
     return accepted;
