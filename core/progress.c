@@ -109,33 +109,14 @@ static void tell_notice(struct hws__worker *w, struct hws__list *n)
     hws__list_push(&w->free_notices, &t->link);
 }
 
-/* Callbacks are called for so long, then it is the turn of others. */
-#define CALLS_NS 1000000u
-/* So many are called between looks at the clock; only one where they take long. */
-#define CALLS 16
-
-/* After callbacks may have been called. Whether the clock was looked at. */
-static bool called(struct hws__worker *w)
+void hws__calls_look(struct hws__worker *w)
 {
-    uint64_t calls = atomic_load_explicit(&w->count.events, memory_order_relaxed);
-    uint64_t n = calls - w->calls_seen;
     uint64_t before = w->called_at > w->slow_at ? w->called_at : w->slow_at;
 
-    w->calls_seen = calls;
-    if (n < w->calls_left) {
-        w->calls_left -= n;
-        return false;
-    }
     w->called_at = hws__now();
-    w->calls_slow = w->called_at - before > CALLS_NS;
-    w->calls_left = w->calls_slow ? 1 : CALLS;
-    return true;
-}
-
-bool hws__calls_took_long(struct hws__worker *w)
-{
-    (void)called(w);
-    return w->called_at > w->slow_at + CALLS_NS;
+    w->calls_slow = w->called_at - before > HWS__CALLS_NS;
+    w->calls_next = atomic_load_explicit(&w->count.events, memory_order_relaxed) +
+                    (w->calls_slow ? 1 : HWS__CALLS);
 }
 
 /* Messages that no window bounds are all told of before more come. Operations are as many as the program posted. */
@@ -159,9 +140,10 @@ static int tell_all(struct hws__worker *w, struct hws__list *list,
         n = w->calls_slow && list == &w->ready ? take_turns(w, &due) : hws__list_pop(&due);
         tell(w, n);
         done++;
-        if (called(w)) {
+        if (hws__calls_due(w)) {
+            hws__calls_look(w);
             start = start == 0 ? w->called_at : start;
-            if (w->called_at - start >= CALLS_NS && bounded(w, list)) {
+            if (w->called_at - start >= HWS__CALLS_NS && bounded(w, list)) {
                 break;
             }
         }
@@ -465,8 +447,9 @@ static int slow(struct hws__worker *w)
 
     w->tick = 0;
     w->slow_at = now;
-    w->calls_slow = w->calls_slow &&
-                    now - w->called_at < CALLS_NS; /* callbacks that came long ago count no more */
+    w->calls_slow =
+        w->calls_slow &&
+        now - w->called_at < HWS__CALLS_NS; /* callbacks that came long ago count no more */
     hws__stats_tick(w, now);
     atomic_fetch_add_explicit(&w->activity, 1, memory_order_relaxed);
     done = look_at_cold(w);

@@ -62,8 +62,30 @@ static inline bool hws__owned_outside(const struct hws__worker *w)
 int hws__sweep(struct hws__worker *w);
 /** A sweep and, now and then, the slow checks. */
 int hws__progress(struct hws__worker *w);
+
+/** Callbacks are called for so long, then it is the turn of others. */
+#define HWS__CALLS_NS 1000000u
+/** So many are called between looks at the clock; only one where they take long. */
+#define HWS__CALLS 16u
+
+static inline bool hws__calls_due(const struct hws__worker *w)
+{
+    return __builtin_expect(
+        atomic_load_explicit(&w->count.events, memory_order_relaxed) >= w->calls_next, 0);
+}
+
+/** Look at the clock. Owner only. */
+void hws__calls_look(struct hws__worker *w);
+
 /** After a sweep with work: whether callbacks took so long that the slow checks are due. */
-bool hws__calls_took_long(struct hws__worker *w);
+static inline bool hws__calls_took_long(struct hws__worker *w)
+{
+    if (hws__calls_due(w)) {
+        hws__calls_look(w);
+    }
+    return w->called_at > w->slow_at + HWS__CALLS_NS;
+}
+
 /** The slow checks: deadlines, cold UCX workers, closing. */
 int hws__slow(struct hws__worker *w);
 /** Call the callbacks that are due: `todo` is set if they made others due. Owner only. How many. */

@@ -93,8 +93,8 @@ struct hws__worker {
     _Alignas(64) struct hws__list hot;
     uint32_t tick;    /* sweeps until the slow checks */
     uint64_t slow_at; /* when they were made last */
-    /* How long callbacks take: calls until the clock is looked at, those that were counted, and when it was. */
-    uint64_t calls_left, calls_seen, called_at;
+    /* How long callbacks take: the number of calls at which the clock is looked at next, and when it was. */
+    uint64_t calls_next, called_at;
     bool calls_slow;
     uint32_t told_round; /* see take_turns() */
     hws_id taking;       /* the operation whose end the owner waits for and takes itself */
