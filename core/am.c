@@ -160,48 +160,33 @@ static bool tell_later(struct hws__worker *w, const struct hws__am_handler *h,
     return true;
 }
 
-/* It is told of: it, or the message that it is about, is taken. */
-static void count(const struct hws__notice *t, struct hws__endpoint *ep,
+/* It is told of, or dropped: it no longer counts, nor does its message, unless the handler holds that. */
+static void taken(const struct hws__notice *t, struct hws__message *m, struct hws__endpoint *ep,
                   const struct hws__am_handler *h)
 {
-    struct hws__message *m = t->message;
-
     if (t->counted && ep != NULL) {
         ep->credit.in[HWS__CREDIT_AM].held--;
         HWS__CREDIT_TOOK(ep, HWS__CREDIT_AM, t->detail.data_length + t->detail.header_length);
-    }
-    if (m == NULL && (t->event.flags & HWS_EVENT_FLAG_BUFFER)) {
-        m = hws__obj_find(&hws__objects, ((const hws_am_detail *)t->event.detail)->buffer);
     }
     if (m != NULL && (h == NULL || !holds(h))) {
         hws__credit_taken(m);
     }
 }
 
-/* What nobody is told of. */
-static void drop(struct hws__worker *w, const struct hws__notice *t)
-{
-    HWS__COUNT(w, am_dropped, 1);
-    if (t->message == NULL && (t->event.flags & HWS_EVENT_FLAG_BUFFER)) {
-        struct hws__message *m =
-            hws__obj_find(&hws__objects, ((const hws_am_detail *)t->event.detail)->buffer);
-
-        if (m != NULL) {
-            hws__message_drop(m);
-        }
-    }
-}
-
 bool hws__am_due(struct hws__worker *w, struct hws__notice *t)
 {
     const struct hws__am_handler *h = w->handlers[t->event.tag];
+    struct hws__message *m = hws__event_message(&t->event, t->message);
     struct hws__endpoint *ep =
         t->event.source != 0 ? hws__obj_find(&hws__objects, t->event.source) : NULL;
 
-    count(t, ep, h);
+    taken(t, m, ep, h);
     if (h == NULL || h->sink.callback == NULL || w->closing ||
         (t->event.source != 0 && (ep == NULL || hws__endpoint_left(ep)))) {
-        drop(w, t);
+        HWS__COUNT(w, am_dropped, 1);
+        if (m != NULL && m != t->message) { /* else it is released with the notice */
+            hws__message_drop(m);
+        }
         return false;
     }
     /* Another one since it came. */

@@ -30,7 +30,7 @@ static int32_t notify_run(struct hws__post *p)
     job->msg.value = p->operand;
     job->msg.length = p->done_length = bytes;
     if (hws__rma_direct(k, p->opts->memory_kind)) {
-        hws__rma_copy(p, k->direct + (p->mask - k->base), true);
+        hws__rma_copy(p, k, bytes);
         atomic_thread_fence(memory_order_release);
     } else {
         job->length = bytes;

@@ -72,19 +72,6 @@ static inline void copy(void *to, const void *from, uint64_t length)
     }
 }
 
-void hws__rma_copy(const struct hws__post *p, char *at, bool put)
-{
-    const hws_iov one = {p->buffer, p->length};
-    const hws_iov *v = p->opts->flags & HWS_OP_IOV ? p->buffer : &one;
-    uint64_t count = p->opts->flags & HWS_OP_IOV ? p->length : 1;
-
-    for (uint64_t i = 0; i < count; at += v[i].length, i++) {
-        if (v[i].length != 0) {
-            memcpy(put ? at : v[i].base, put ? v[i].base : at, v[i].length);
-        }
-    }
-}
-
 static int32_t put_message(struct hws__post *p, struct hws__rkey *k, uint64_t bytes)
 {
     struct hws__rma_job *job = hws__rma_job_of(p, k, HWS__RMA_PUT);
@@ -134,7 +121,7 @@ static int32_t transfer_run(struct hws__post *p)
         if (bytes > HWS__RMA_AT_ONCE) {
             return hws__rma_copy_long(p, k, bytes);
         }
-        hws__rma_copy(p, k->direct + (p->mask - k->base), put);
+        hws__rma_copy(p, k, bytes);
         p->done_length = bytes;
         return HWS_DONE;
     }

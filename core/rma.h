@@ -47,10 +47,10 @@ struct hws__rkey *hws__rma_key(const struct hws__post *p, uint64_t feature, uint
                                int32_t *error);
 /** Whether an operation may be done at once: the memory is here, and no fence is in between. */
 bool hws__rma_direct(const struct hws__rkey *k, uint32_t memory_kind);
-/** Copy between the pieces of a posting and consecutive memory. */
-void hws__rma_copy(const struct hws__post *p, char *at, bool put);
+/* ---- direct (rma_copy.c) ---- */
 
-/* ---- long copies (rma_copy.c) ---- */
+/** Put or get all bytes of a posting at once. */
+void hws__rma_copy(const struct hws__post *p, const struct hws__rkey *k, uint64_t bytes);
 
 /** More than this is not copied at once. */
 #define HWS__RMA_AT_ONCE (4u << 20)

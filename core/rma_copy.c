@@ -1,5 +1,5 @@
 /*
- * Long copies of direct access: a piece in each sweep, so that whoever posts is not held up, messages and deadlines
+ * Direct access: copies. Of long ones a piece in each sweep, so that whoever posts is not held up, messages and deadlines
  * are minded meanwhile, and a cancel takes effect.
  */
 #include "progress.h"
@@ -23,23 +23,53 @@ static struct copy *copy_of(struct hws__op *op)
     return (struct copy *)(void *)op->rma;
 }
 
+/* Of a posting whose buffer stays as it is until the copy has ended. */
+static void begin(struct copy *c, const struct hws__post *p, const struct hws__rkey *k,
+                  uint64_t bytes)
+{
+    *c = (struct copy){.at = k->direct + (p->mask - k->base), .left = bytes};
+    c->one = (hws_iov){p->buffer, p->length};
+    c->pieces = p->opts->flags & HWS_OP_IOV ? p->buffer : &c->one;
+}
+
+/* Up to `room` bytes more. */
+static void go_on(struct copy *c, bool put, uint64_t room)
+{
+    while (room != 0 && c->left != 0) {
+        const hws_iov *v = &c->pieces[c->index];
+        uint64_t n = v->length - c->offset < room ? v->length - c->offset : room;
+        char *here = (char *)v->base + c->offset;
+
+        if (n == 0) {
+            c->index++;
+            c->offset = 0;
+            continue;
+        }
+        memcpy(put ? c->at : here, put ? here : c->at, n);
+        c->at += n;
+        c->offset += n;
+        c->left -= n;
+        room -= n;
+    }
+}
+
+void hws__rma_copy(const struct hws__post *p, const struct hws__rkey *k, uint64_t bytes)
+{
+    struct copy c;
+
+    begin(&c, p, k, bytes);
+    go_on(&c, p->kind == HWS_EVENT_PUT, bytes);
+}
+
 int32_t hws__rma_copy_long(struct hws__post *p, struct hws__rkey *k, uint64_t bytes)
 {
     struct hws__op *op = hws__op_next(p);
-    struct copy *c;
 
     if (op == NULL) {
         return HWS_E_TOO_MANY;
     }
-    c = copy_of(op);
-    *c = (struct copy){.at = k->direct + (p->mask - k->base), .left = bytes};
-    if (p->opts->flags & HWS_OP_IOV) {
-        p->buffer = hws__op_buffer(p, op); /* the operation's own copy of a short array */
-        c->pieces = p->buffer;
-    } else {
-        c->one = (hws_iov){p->buffer, p->length};
-        c->pieces = &c->one;
-    }
+    p->buffer = hws__op_buffer(p, op); /* the operation's own copy of a short array */
+    begin(copy_of(op), p, k, bytes);
     op = hws__op_take(p);
     op->stage = HWS__STAGE_OWN;
     op->job = NULL;
@@ -59,26 +89,8 @@ void hws__rma_copy_forget(struct hws__op *op)
 
 static void copy_piece(struct hws__op *op)
 {
-    struct copy *c = copy_of(op);
-
-    for (uint64_t room = HWS__RMA_AT_ONCE; room != 0 && c->left != 0;) {
-        const hws_iov *v = &c->pieces[c->index];
-        uint64_t n = v->length - c->offset < room ? v->length - c->offset : room;
-        char *here = (char *)v->base + c->offset;
-
-        if (n == 0) {
-            c->index++;
-            c->offset = 0;
-            continue;
-        }
-        memcpy(op->kind == HWS_EVENT_PUT ? c->at : here, op->kind == HWS_EVENT_PUT ? here : c->at,
-               n);
-        c->at += n;
-        c->offset += n;
-        c->left -= n;
-        room -= n;
-    }
-    if (c->left == 0) {
+    go_on(copy_of(op), op->kind == HWS_EVENT_PUT, HWS__RMA_AT_ONCE);
+    if (copy_of(op)->left == 0) {
         hws__op_finish(op, HWS_OK);
     }
 }

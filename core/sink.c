@@ -76,6 +76,13 @@ struct hws__notice *hws__notice_take(struct hws__worker *w, const struct hws__si
     return t;
 }
 
+struct hws__message *hws__event_message(const hws_event *event, struct hws__message *message)
+{
+    return message != NULL || (event->flags & HWS_EVENT_FLAG_BUFFER) == 0
+               ? message
+               : hws__obj_find(&hws__objects, ((const hws_am_detail *)event->detail)->buffer);
+}
+
 void hws__emit(struct hws__worker *w, const struct hws__sink *sink, const hws_event *event,
                struct hws__message *message)
 {
@@ -95,13 +102,7 @@ void hws__emit(struct hws__worker *w, const struct hws__sink *sink, const hws_ev
             return;
         }
     }
-    if (message != NULL || (e.flags & HWS_EVENT_FLAG_BUFFER)) {
-        struct hws__message *m =
-            message != NULL
-                ? message
-                : hws__obj_find(&hws__objects, ((const hws_am_detail *)e.detail)->buffer);
-        if (m != NULL) {
-            hws__message_drop(m);
-        }
+    if ((message = hws__event_message(&e, message)) != NULL) {
+        hws__message_drop(message);
     }
 }

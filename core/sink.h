@@ -45,6 +45,9 @@ void hws__notices_free(struct hws__list *from);
 void hws__emit(struct hws__worker *w, const struct hws__sink *sink, const hws_event *event,
                struct hws__message *message);
 
+/** The message that an event is about: `message`, or the one that was published as its buffer; or null. */
+struct hws__message *hws__event_message(const hws_event *event, struct hws__message *message);
+
 /** A notice that is due, for the caller to write its event into. Owner only. Null: no memory. */
 struct hws__notice *hws__notice_take(struct hws__worker *w, const struct hws__sink *sink);
 

@@ -177,7 +177,7 @@ static void wait_run(struct wait *t, uint64_t timeout_ns)
                 hws__own_release(w);
             }
             if (atomic_load_explicit(&w->obj.want, memory_order_relaxed) != 0) {
-                sched_yield();
+                hws__let_in(w);
                 go_on = go_on && (t->end == UINT64_MAX || hws__now() < t->end);
             }
         } else {

@@ -480,8 +480,8 @@ int32_t hws_worker_progress(hws_id id)
         w->tick = HWS__TICK;
     }
     r = hws__sweep(w);
-    if (slow_due(w) ||
-        (r > 0 && hws__calls_took_long(w))) { /* with work too: there may always be some */
+    /* With work too: there may always be some. */
+    if (slow_due(w) || (r > 0 && hws__calls_took_long(w))) {
         r += hws__slow(w);
     }
     hws__hand_over(w);

@@ -41,8 +41,11 @@ static int look_at(struct binding *b, uint64_t when)
     if (b->looks_at != 0 && b->looks_at <= when) {
         return 0;
     }
+    if (binding_call_later(b, when > now ? (double)(when - now) / 1e9 : 0.0) < 0) {
+        return -1;
+    }
     b->looks_at = when;
-    return binding_call_later(b, when > now ? (double)(when - now) / 1e9 : 0.0);
+    return 0;
 }
 
 int late_watch(struct op *op, struct binding *b)
@@ -77,7 +80,9 @@ int late_look(struct binding *b)
     b->looks_at = 0;
     while ((op = first_late(b, now, &next)) != NULL) {
         late_unlink(op);
+        Py_INCREF((PyObject *)op);
         late_stop(op);
+        Py_DECREF((PyObject *)op);
     }
     return next == UINT64_MAX ? 0 : look_at(b, next);
 }

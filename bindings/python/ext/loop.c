@@ -15,11 +15,8 @@ PyTypeObject *binding_type;
 struct reader {
     PyObject_HEAD struct core *core;
     struct binding *binding; /* null once unbound */
-    enum {
-        ON_FD,
-        ON_TURN,
-        ON_LATE
-    } when; /* the turn was asked for; the last one minds deadlines */
+    /* It is called as a descriptor is readable, in a turn that was asked for, or by a timer, for deadlines. */
+    enum { ON_FD, ON_TURN, ON_LATE } when;
 };
 
 /* Trio is an optional package: whoever runs it has imported it. */
