@@ -72,8 +72,9 @@ async def test_what_a_listener_says():
             await peer.send(b"last!", tag=msg)
             await ep.recv(got)
             assert got == b"last!"
-            await asyncio.sleep(0)
-            assert ep.closed()
+            async with asyncio.timeout(20):
+                while not ep.closed():  # a few turns of the loop later
+                    await asyncio.sleep(0)
     listener.close()
 
 
