@@ -44,18 +44,26 @@ void hws__cm_dialled(uint16_t port, const struct sockaddr_storage *peer)
     int fd = dialled(port, peer);
 
     if (fd >= 0) {
-        hws__sockets_screen_one(fd, true);
+        hws__sockets_screen_one(fd, HWS__DIALLED);
         hws__sockets_close_on_exec(fd);
     }
 }
 
-void hws__cm_accepted(uint16_t port, const struct sockaddr_storage *client)
+/* The socket of a client that is taken in, or -1. */
+static int taken_in(uint16_t port, const struct sockaddr_storage *client)
 {
     int fd = hws__sockets_find(port, NULL, client);
 
     if (fd >= 0) {
+        hws__sockets_screen_one(fd, HWS__TAKEN_IN);
         hws__sockets_close_on_exec(fd);
     }
+    return fd;
+}
+
+void hws__cm_accepted(uint16_t port, const struct sockaddr_storage *client)
+{
+    taken_in(port, client);
 }
 
 bool hws__cm_answered(uint16_t port, const struct sockaddr_storage *peer)
@@ -77,13 +85,9 @@ static bool pause_fd(int fd)
 
 void hws__cm_pause(struct hws__uworker *u, const struct sockaddr_storage *client, uint16_t port)
 {
-    int fd = hws__sockets_find(port, NULL, client);
+    int fd = taken_in(port, client);
 
-    if (fd < 0) {
-        return;
-    }
-    hws__sockets_close_on_exec(fd);
-    if (pause_fd(fd)) {
+    if (fd >= 0 && pause_fd(fd)) {
         hws__ucx.ucp_worker_progress(u->ucx);
     }
 }

@@ -1,6 +1,7 @@
 #include "sockets.h"
 #include "address.h"
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/sockios.h>
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -237,6 +239,20 @@ uint64_t hws__sockets_inode(int fd)
     return fstat(fd, &s) == 0 && S_ISSOCK(s.st_mode) ? (uint64_t)s.st_ino : 0;
 }
 
+/* No descriptor is left to read a folder by, so all below the limit are in use. */
+static int each_number(bool (*fn)(int fd, void *arg), void *arg)
+{
+    struct rlimit limit = {0};
+
+    getrlimit(RLIMIT_NOFILE, &limit);
+    for (int fd = 0; fd < (int)limit.rlim_cur; fd++) {
+        if (fn(fd, arg)) {
+            return fd;
+        }
+    }
+    return -1;
+}
+
 int hws__sockets_each(bool (*fn)(int fd, void *arg), void *arg)
 {
     struct dirent *e;
@@ -244,7 +260,7 @@ int hws__sockets_each(bool (*fn)(int fd, void *arg), void *arg)
     int found = -1;
 
     if (d == NULL) {
-        return -1;
+        return errno == EMFILE ? each_number(fn, arg) : -1;
     }
     while (found < 0 && (e = readdir(d)) != NULL) {
         int fd = atoi(e->d_name);

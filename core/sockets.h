@@ -72,8 +72,10 @@ uint16_t hws__sockets_listening(int fd);
 
 /** Have the kernel keep from this process's listening sockets on a port what would make UCX abort. */
 void hws__sockets_screen(uint16_t port);
-/** The same on one socket, which listens or has dialled. */
-void hws__sockets_screen_one(int fd, bool dialled);
+/** Whose socket it is: a listener's, whose clients ask; of a client that was taken in and confirms; of a dial. */
+enum hws__screened { HWS__LISTENS, HWS__TAKEN_IN, HWS__DIALLED };
+/** The same on one socket. */
+void hws__sockets_screen_one(int fd, enum hws__screened who);
 
 /** A connected IP socket of this process. */
 struct hws__connected {
