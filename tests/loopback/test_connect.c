@@ -431,10 +431,9 @@ static const struct nonsense {
     uint64_t length, status;
     unsigned char byte;
     size_t bytes;
-} nonsense[] = {
-    {0, 0, 0, 100000}, {100, 0, 0xff, 100}, {100, 1, 0xff, 100}, {3, 0, 0, 3},
-    {0, 0, 0, 0},      {40, 0, 0x02, 40},   {40, 0, 0x22, 40},   {40, 0, 0, 39},
-    {0, 0x80, 0, 0}};
+} nonsense[] = {{0, 0, 0, 100000}, {100, 0, 0xff, 100}, {100, 1, 0xff, 100},
+                {3, 0, 0, 3},      {0, 0, 0, 0},        {40, 0, 0x02, 40},
+                {40, 0, 0x22, 40}, {40, 0, 0, 39},      {0, 0x80, 0, 0}};
 enum { NONSENSE = sizeof nonsense / sizeof *nonsense };
 
 static void talk(int fd, const struct nonsense *n)

@@ -74,6 +74,7 @@ void core_unref(struct core *c)
     if (atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1) {
         return;
     }
+    free_records(c->untold);
     free_records(atomic_exchange(&c->arrived, NULL));
     close(c->wakefd);
     if (c->fd >= 0) {
@@ -82,19 +83,25 @@ void core_unref(struct core *c)
     free(c);
 }
 
-void core_push(struct core *c, struct record *r)
+/* Have whoever polls look again. */
+static void signal_news(struct core *c)
 {
     uint64_t one = 1;
 
+    if (atomic_exchange(&c->signalled, 1) == 0 && write(c->wakefd, &one, sizeof one) < 0) {
+        atomic_store(&c->signalled, 0);
+    }
+}
+
+void core_push(struct core *c, struct record *r)
+{
     r->next = atomic_load_explicit(&c->arrived, memory_order_relaxed);
     while (!atomic_compare_exchange_weak_explicit(&c->arrived, &r->next, r, memory_order_seq_cst,
                                                   memory_order_relaxed)) {}
     if (draining.core == c) {
         return;
     }
-    if (atomic_exchange(&c->signalled, 1) == 0 && write(c->wakefd, &one, sizeof one) < 0) {
-        atomic_store(&c->signalled, 0);
-    }
+    signal_news(c);
     if (atomic_load(&c->blocked) != 0) {
         hws_worker_signal(c->id);
     }
@@ -245,10 +252,37 @@ static void tell(struct core *c, struct notice *n)
     }
 }
 
-int core_drain(struct core *c, struct binding *direct)
+/* Handlers of the program may take so long before other callbacks of the loop get their turn. */
+#define TELL_NS 1000000u
+
+/* Put what arrived behind what is to be told already, oldest first. */
+static void take_arrived(struct core *c)
 {
-    struct record *r, *first = NULL;
-    uint64_t dummy;
+    struct record *r, *newest, *first = NULL;
+
+    if (atomic_load_explicit(&c->arrived, memory_order_relaxed) == NULL) {
+        return;
+    }
+    r = newest = atomic_exchange_explicit(&c->arrived, NULL, memory_order_seq_cst);
+    while (r != NULL) {
+        struct record *next = r->next;
+
+        r->next = first;
+        first = r;
+        r = next;
+    }
+    if (c->untold == NULL) {
+        c->untold = first;
+    } else {
+        c->untold_last->next = first;
+    }
+    c->untold_last = newest;
+}
+
+int core_drain(struct core *c, struct binding *direct, bool all)
+{
+    struct record *r;
+    uint64_t dummy, start = 0;
     int n = 0;
 
     if (atomic_load_explicit(&c->signalled, memory_order_relaxed) != 0) {
@@ -259,30 +293,28 @@ int core_drain(struct core *c, struct binding *direct)
         }
         atomic_store(&c->signalled, 0);
     }
-    if (atomic_load_explicit(&c->arrived, memory_order_relaxed) == NULL) {
+    take_arrived(c);
+    if (c->untold == NULL) {
         return 0;
     }
-    r = atomic_exchange_explicit(&c->arrived, NULL, memory_order_seq_cst);
-    while (r != NULL) {
-        struct record *next = r->next;
-
-        r->next = first;
-        first = r;
-        r = next;
-    }
     core_ref(c);
-    while ((r = first) != NULL) {
-        first = r->next;
+    while ((r = c->untold) != NULL) {
+        if (start != 0 && !all && now_ns() - start > TELL_NS) {
+            signal_news(c);
+            break;
+        }
+        c->untold = r->next;
         n++;
         if (direct != NULL && !binding_is_of(c, direct)) {
             direct = NULL; /* who was told before has dropped the worker */
         }
         if (direct != NULL) {
-            direct->more = first != NULL;
+            direct->more = c->untold != NULL;
         }
         if (r->op != NULL) {
             op_tell(r->op, direct);
         } else {
+            start = start != 0 ? start : now_ns();
             tell(c, (struct notice *)(void *)r);
             free(r);
         }
@@ -336,7 +368,7 @@ void core_reap(void)
     for (struct abandoned **p = &abandoned; *p != NULL;) {
         struct abandoned *a = *p;
 
-        core_drain(a->core, NULL);
+        core_drain(a->core, NULL, true);
         if (callback_raise() < 0) {
             PyErr_WriteUnraisable(NULL);
         }

@@ -63,6 +63,8 @@ struct core {
     int fd;                           /* a copy of the library's; -1 in the thread modes */
     int wakefd;                       /* ours: events that another thread's progress delivered */
     _Atomic(struct record *) arrived; /* newest first; pushed by any thread */
+    struct record *untold;            /* taken of them, oldest first; GIL */
+    struct record *untold_last;       /* if there are any */
     _Atomic uint32_t signalled;       /* wakefd is readable */
     _Atomic uint32_t blocked;         /* threads in a blocking wait of this worker */
     PyObject *worker;                 /* borrowed; null once the Python object is gone */
@@ -198,8 +200,9 @@ int32_t core_wait(struct core *c, struct op *op, uint64_t timeout_ns);
 bool core_in_progress(const struct core *c);
 /** Whether this thread makes progress for this operation and settles it afterwards. */
 bool core_spins_for(const struct op *op);
-/** Tell Python what arrived. `direct`: callbacks of this loop are called, not scheduled. */
-int core_drain(struct core *c, struct binding *direct);
+/** Tell Python what arrived. `direct`: callbacks of this loop are called, not scheduled. all: however long handlers of the
+ * program take; else what is left then makes the worker's descriptor readable. How many were told. */
+int core_drain(struct core *c, struct binding *direct, bool all);
 void core_event(void *arg, const hws_event *event);
 void core_abandon(struct core *c);
 void core_reap(void);

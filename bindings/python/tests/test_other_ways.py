@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import pickle
+import time
 
 import numpy as np
 import pytest
@@ -143,6 +144,26 @@ async def test_am_handler_with_reply(pair, worker):
     await client.flush()
     while worker.stats()["am_dropped"] == 0:
         await asyncio.sleep(0)
+
+
+async def test_slow_handlers_leave_the_loop_its_turns(pair, worker):
+    """However many messages wait; they are told of in their order."""
+    client, _ = pair
+    waiting, turns, told = 50, 0, []
+
+    def handler(endpoint, header, data):
+        told.append(bytes(data)[0])
+        time.sleep(0.003)
+
+    worker.am_handler(9, handler)
+    for i in range(waiting):
+        await client.send_am(bytes([i]), 9)
+    while len(told) < waiting:
+        await asyncio.sleep(0)
+        turns += 1
+    assert told == list(range(waiting))
+    assert turns >= waiting / 2
+    worker.am_handler(9, None)
 
 
 async def test_am_fetch(pair, worker):

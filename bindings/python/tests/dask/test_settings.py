@@ -12,7 +12,7 @@ import pytest
 import yaml
 from distributed.comm import connect, listen
 
-from hawser.dask import _config, _usable, _workers
+from hawser.dask import _config, _setting, _usable, _workers
 
 OWNER = """
 import logging
@@ -97,7 +97,7 @@ def clean(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.mark.parametrize("namespace", _config.NAMESPACES)
+@pytest.mark.parametrize("namespace", _setting.NAMESPACES)
 @pytest.mark.parametrize(
     "keys, tls",
     [
@@ -232,6 +232,35 @@ async def test_a_progress_mode_that_is_none_is_refused_by_name():
     with dask.config.set({"distributed.comm.ucx.progress": "nonsense"}):
         with pytest.raises(ValueError, match="blocking, thread, thread-polling, not 'nonsense'"):
             await connect("ucx://127.0.0.1:1", timeout=30)
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("tcp", "maybe"),
+        ("direct-reads", "maybe"),
+        ("learn-bandwidths", 2),
+        ("write-ahead", -5),
+        ("pool-size", "-1"),
+        ("pool-size", "many"),
+        ("close-timeout", "-3s"),
+        ("connect-timeout", 0),
+        ("connect-timeout", "soon"),
+        ("environment", "TLS=tcp"),
+    ],
+)
+async def test_a_value_that_cannot_be_is_refused_by_name(key, value, monkeypatch):
+    monkeypatch.setattr(_workers, "_contexts", {})
+    monkeypatch.setattr(_workers, "_workers", {})
+    with dask.config.set({f"distributed.comm.ucx.{key}": value}):
+        with pytest.raises(ValueError, match=f"distributed.comm.ucx.{key} is {value!r}; it must be"):
+            await connect("ucx://127.0.0.1:1", timeout=30)
+
+
+@pytest.mark.parametrize("value, chosen", [("true", True), ("Off", False), (1, True), (False, False), (None, None)])
+def test_how_flags_are_written(value, chosen):
+    with dask.config.set({"distributed.comm.ucx.tcp": value}):
+        assert _setting.flag("tcp") is chosen
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 from distributed.comm.addressing import get_address_host
 from distributed.utils import get_ip
 
-from ._config import setting
+from ._setting import flag
 
 log = logging.getLogger("hawser.dask")
 
@@ -24,7 +24,7 @@ def _server(comm_handler: Any) -> tuple[Any, set[str]]:
 def attach(comm_handler: Any) -> None:
     """Called when a listener has started: Dask's servers give it a method of theirs."""
     server, kind = _server(comm_handler)
-    if "Scheduler" in kind and setting("learn-bandwidths"):
+    if "Scheduler" in kind and flag("learn-bandwidths"):
         _learn(server)
     elif "Worker" in kind:
         _close_at_once(server)

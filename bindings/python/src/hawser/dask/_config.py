@@ -14,12 +14,10 @@ import yaml
 from dask.utils import parse_bytes, parse_timedelta
 
 from ._nearest import nearest_devices
+from ._setting import byte_count, flag, names, seconds, setting
 from ._usable import check, create_cuda_context, no_cuda, no_infiniband
 
 log = logging.getLogger("hawser.dask")
-
-# The first one where a key is set wins. Dask makes the last one of `ucx`, which Dask-CUDA's first releases read.
-NAMESPACES = ("distributed-ucxx", "distributed.comm.ucx", "distributed.ucx")
 
 
 def load_defaults() -> None:
@@ -28,48 +26,31 @@ def load_defaults() -> None:
     dask.config.update_defaults(yaml.safe_load(text))
 
 
-def setting(key: str) -> Any:
-    """The value of a key in the first namespace that has it, or None."""
-    for namespace in NAMESPACES:
-        value = dask.config.get(f"{namespace}.{key}", None)
-        # distributed-ucxx and Dask-CUDA set keys that nobody has chosen to what is empty.
-        if value is not None and value != {}:
-            return value
-    return None
-
-
-def _seconds(key: str) -> float | None:
-    value = setting(key)
-    return None if value is None else float(parse_timedelta(value, default="seconds"))
-
-
 def connect_timeout() -> float | None:
     """Seconds that one try to connect may take; None: as long as Dask lets it."""
-    return _seconds("connect-timeout")
+    return seconds("connect-timeout")
 
 
 def close_timeout() -> float:
     """Seconds that closing may take for what was sent."""
-    return _seconds("close-timeout") or 0.0
+    return seconds("close-timeout") or 0.0
 
 
 def write_ahead() -> int:
     """Bytes of a connection's messages for which writing does not wait at most."""
-    value = setting("write-ahead")
-    return 0 if value is None else int(parse_bytes(value))
+    return byte_count("write-ahead") or 0
 
 
 def pool_size() -> int | None:
     """Bytes of received memory that are kept for reuse at most; None: Hawser's choice."""
-    value = setting("pool-size")
-    return None if value is None else int(parse_bytes(value))
+    return byte_count("pool-size")
 
 
 def direct_reads() -> bool:
     """Whether a peer on this machine may read large buffers where they are, as UCX's transport cma would."""
     tls = os.environ.get("UCX_TLS") or ",".join(_transports()) or _environment().get("TLS", "")
     names = set(tls.removeprefix("^").split(","))
-    return setting("direct-reads") is not False and (
+    return flag("direct-reads") is not False and (
         "cma" not in names if tls.startswith("^") else not tls or bool(names & {"all", "sm", "shm", "cma"})
     )
 
@@ -77,6 +58,13 @@ def direct_reads() -> bool:
 def progress_mode() -> str:
     """How the worker of a loop makes progress, see hawser.Worker."""
     return setting("progress") or "blocking"
+
+
+def refuse_wrong_values() -> None:
+    """Raises ValueError for a setting that is read later, so that it is told of at the start."""
+    for read in (connect_timeout, close_timeout, write_ahead, pool_size, direct_reads):
+        read()
+    flag("learn-bandwidths")
 
 
 def refuse_encryption(address: str, connection_args: Mapping[str, Any]) -> None:
@@ -87,13 +75,13 @@ def refuse_encryption(address: str, connection_args: Mapping[str, Any]) -> None:
 
 def _transports() -> list[str]:
     """UCX's names of the transports that the settings allow; empty: UCX's choice."""
-    infiniband, nvlink = setting("infiniband"), setting("nvlink")
-    if not (setting("tcp") or infiniband or nvlink):
+    infiniband, nvlink = flag("infiniband"), flag("nvlink")
+    if not (flag("tcp") or infiniband or nvlink):
         return []
     names = ["rc"] if infiniband else []
     # Unlike distributed-ucxx, an explicit choice keeps shared memory for peers on this machine.
     names += ["tcp", "sm", "self"]
-    if nvlink or setting("cuda-copy"):
+    if nvlink or flag("cuda-copy"):
         names.append("cuda_copy")
     if nvlink:
         names.append("cuda_ipc")
@@ -114,7 +102,7 @@ def prepare_cuda(config: Mapping[str, str]) -> None:
     """Make a CUDA context, which UCX looks for when it starts, where one is wanted. Raises RuntimeError with the reason
     where Dask's settings ask for it in vain; where only UCX_TLS names CUDA, that is said."""
     own = os.environ.get("UCX_TLS", "")
-    if setting("create-cuda-context") or _names_cuda(config.get("TLS", "")):
+    if flag("create-cuda-context") or _names_cuda(config.get("TLS", "")):
         create_cuda_context()
     elif _names_cuda(own):
         try:
@@ -125,7 +113,7 @@ def prepare_cuda(config: Mapping[str, str]) -> None:
 
 def prepare_rmm() -> None:
     """Make RMM's pool, which comms receive into, if a size is set. Raises RuntimeError with the reason."""
-    size = setting("rmm.pool-size")
+    size = byte_count("rmm.pool-size")
     if size is None:
         size = dask.config.get("distributed.rmm.pool-size", None)
     if size is None:
@@ -148,7 +136,7 @@ def refuse_unusable(config: Mapping[str, str], description: str) -> None:
     if problems := check(own, description):
         log.warning("UCX's settings in the environment, %s: %s", own, "; ".join(problems))
     problems = check(config, description)
-    if setting("rdmacm") and (why := no_infiniband()):
+    if flag("rdmacm") and (why := no_infiniband()):
         problems.append(f"rdmacm cannot be used: {why}")
     if problems:
         raise RuntimeError(f"UCX cannot be used with the settings {dict(config)}: {'; '.join(problems)}")
@@ -156,7 +144,7 @@ def refuse_unusable(config: Mapping[str, str], description: str) -> None:
 
 def _environment() -> dict[str, str]:
     """Further settings of UCX, without UCX_."""
-    chosen = (setting("environment") or {}).items()
+    chosen = names("environment").items()
     return {name.upper().replace("-", "_").removeprefix("UCX_"): str(value) for name, value in chosen}
 
 
@@ -167,7 +155,7 @@ def ucx_config(ipv6: bool = False) -> dict[str, str]:
         config["TCP_AF_PRIO"] = "inet6,inet"
     if transports := _transports():
         config["TLS"] = ",".join(transports)
-        config["SOCKADDR_TLS_PRIORITY"] = "rdmacm" if setting("rdmacm") else "tcp"
+        config["SOCKADDR_TLS_PRIORITY"] = "rdmacm" if flag("rdmacm") else "tcp"
     if devices := _net_devices():
         config["NET_DEVICES"] = devices
     for key, value in _environment().items():

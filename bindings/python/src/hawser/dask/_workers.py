@@ -9,7 +9,7 @@ import hawser
 from hawser import _worker
 
 from . import _direct
-from ._config import context_options, prepare_cuda, prepare_rmm, progress_mode, refuse_unusable
+from ._config import context_options, prepare_cuda, prepare_rmm, progress_mode, refuse_unusable, refuse_wrong_values
 from ._usable import missing_transports, reason
 
 _lock = threading.Lock()
@@ -39,6 +39,7 @@ def loop_worker(host: str | None) -> hawser.Worker:
 def _open_context(ipv6: bool) -> hawser.Context:
     context = _contexts.get(ipv6)
     if context is None or context.closed:
+        refuse_wrong_values()
         options = context_options(ipv6)
         prepare_cuda(options["config"])
         try:
