@@ -106,7 +106,7 @@ static void tell_notice(struct hws__worker *w, struct hws__list *n)
     if (t->message != NULL) {
         hws__message_release(t->message);
     }
-    hws__list_push(&w->free_notices, &t->link);
+    hws__notice_give_back(w, t);
 }
 
 void hws__calls_look(struct hws__worker *w)

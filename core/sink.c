@@ -51,12 +51,25 @@ bool hws__notices_reserve(struct hws__list *to, int count)
     return true;
 }
 
+/* So many are kept: each endpoint brings its own. */
+#define KEEP 128u
+
+void hws__notice_give_back(struct hws__worker *w, struct hws__notice *t)
+{
+    if (w->free_notices_count < KEEP) {
+        w->free_notices_count++;
+        hws__list_push(&w->free_notices, &t->link);
+    } else {
+        free(t);
+    }
+}
+
 void hws__notice_provide(struct hws__worker *w, struct hws__list *from)
 {
     struct hws__list *n = hws__list_pop(from);
 
     if (n != NULL) {
-        hws__list_append(&w->free_notices, n);
+        hws__notice_give_back(w, hws__container(n, struct hws__notice, link));
     }
 }
 
@@ -65,6 +78,7 @@ struct hws__notice *hws__notice_take(struct hws__worker *w, const struct hws__si
     struct hws__list *n = hws__list_pop(&w->free_notices);
     struct hws__notice *t = n != NULL ? hws__container(n, struct hws__notice, link) : notice_new();
 
+    w->free_notices_count -= n != NULL;
     if (t != NULL) {
         t->callback = sink->callback;
         t->callback_arg = sink->callback_arg;

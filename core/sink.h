@@ -34,9 +34,11 @@ static inline bool hws__sink_none(const struct hws__sink *s)
 
 /** Memory for events that must not be lost: put aside with their object. False: no memory. */
 bool hws__notices_reserve(struct hws__list *to, int count);
-/** Give one of these to the next hws__emit(). */
+/** Have the next hws__emit() find memory: one of these, unless there is enough. */
 void hws__notice_provide(struct hws__worker *w, struct hws__list *from);
 void hws__notices_free(struct hws__list *from);
+/** A notice that was told of. Owner only. */
+void hws__notice_give_back(struct hws__worker *w, struct hws__notice *t);
 
 /**
  * Hand an event that nobody posted to its sink: queues at once, callbacks when the progress round

@@ -105,6 +105,7 @@ struct hws__worker {
     struct hws__list ready_ops; /* operations whose callback is due */
     struct hws__list ready;     /* notices whose callback is due */
     struct hws__list free_notices;
+    uint32_t free_notices_count;
     struct hws__list ops; /* operations without an endpoint */
     struct hws__list free_messages[2];
     struct hws__list am_pending; /* messages that need memory or fetching, by order_worker */

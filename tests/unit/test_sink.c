@@ -89,6 +89,34 @@ Test(sink, a_callback_comes_when_the_round_is_over)
     cr_assert_eq(hws__deliver(worker), 0);
 }
 
+/* An endpoint brings two, and may use none. */
+Test(sink, memory_that_objects_bring_is_not_kept_for_ever)
+{
+    struct hws__sink sink = sink_of(&(hws_sink){.callback = see, .callback_arg = &calls});
+    hws_event e = {.kind = HWS_EVENT_CLOSED};
+    uint32_t kept = 0;
+
+    for (int i = 0; i < 1000; i++) {
+        struct hws__list own;
+
+        hws__list_init(&own);
+        cr_assert(hws__notices_reserve(&own, 2));
+        for (int n = 0; n < 2; n++) {
+            hws__notice_provide(worker, &own);
+            if (i % 2 == 0) {
+                hws__emit(worker, &sink, &e, NULL);
+            }
+        }
+        hws__deliver(worker);
+    }
+    cr_assert_eq(calls, 1000);
+    for (struct hws__list *n = worker->free_notices.next; n != &worker->free_notices; n = n->next) {
+        kept++;
+    }
+    cr_assert_eq(kept, worker->free_notices_count);
+    cr_assert_leq(kept, 128);
+}
+
 Test(sink, a_queue_gets_it_at_once)
 {
     struct hws__sink sink = sink_of(&(hws_sink){.queue = queue, .user = 5});

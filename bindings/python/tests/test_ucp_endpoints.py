@@ -683,3 +683,22 @@ def test_child_that_exits_says_nothing():
     """A child has no part in the connections of its parent, and what it inherited of them is no trouble at its end."""
     done = subprocess.run([sys.executable, "-c", _FORKING], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_threads_that_come_first_share_one_context(monkeypatch):
+    made = []
+
+    class Slow(ucp.core.ApplicationContext):
+        def __init__(self, *args):
+            made.append(self)
+            time.sleep(0.05)
+            super().__init__(*args)
+
+    monkeypatch.setattr(ucp.core, "ApplicationContext", Slow)
+    threads = [threading.Thread(target=ucp.get_ucp_worker) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1
+    made.clear()

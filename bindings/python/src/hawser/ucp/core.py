@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import struct
+import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -43,6 +44,7 @@ logger = logging.getLogger("ucx")
 
 # The context that the module's functions use; made at first use.
 _ctx: ApplicationContext | None = None
+_ctx_lock = threading.RLock()
 
 # The message that introduces an endpoint, and its tag.
 _HELLO_TAG = 0x6877732D68656C6C
@@ -55,9 +57,10 @@ _KEEP = 4096  # user tags of an endpoint whose hash is remembered
 
 def _get_ctx() -> ApplicationContext:
     global _ctx
-    if _ctx is None:
-        _ctx = ApplicationContext()
-    return _ctx
+    with _ctx_lock:
+        if _ctx is None:
+            _ctx = ApplicationContext()
+        return _ctx
 
 
 @lru_cache(_KEEP)
@@ -888,10 +891,11 @@ def init(
     UCX on both sides; by default $HAWSER_UCP_WIRE, else "hawser".
     """
     global _ctx
-    options = options_of_first(_ctx, options, env_takes_precedence)
-    _ctx = ApplicationContext(options, blocking_progress_mode, connect_timeout, wire)
+    with _ctx_lock:
+        options = options_of_first(_ctx, options, env_takes_precedence)
+        context = _ctx = ApplicationContext(options, blocking_progress_mode, connect_timeout, wire)
     logger.info("UCP initiated using config:")
-    for key, value in _ctx.get_config().items():
+    for key, value in context.get_config().items():
         if key in options or f"UCX_{key}" in os.environ:
             logger.info("  %s: %s", key, value)
 

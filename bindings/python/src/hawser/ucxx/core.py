@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -20,13 +21,15 @@ from .exceptions import UCXError
 logger = logging.getLogger("ucx")
 
 _ctx: ApplicationContext | None = None
+_ctx_lock = threading.RLock()
 
 
 def _get_ctx() -> ApplicationContext:
     global _ctx
-    if _ctx is None:
-        _ctx = ApplicationContext()
-    return _ctx
+    with _ctx_lock:
+        if _ctx is None:
+            _ctx = ApplicationContext()
+        return _ctx
 
 
 def init(
@@ -39,8 +42,11 @@ def init(
 ) -> None:
     """Open the global context. options: UCX's, without the prefix UCX_."""
     global _ctx
-    options = options_of_first(_ctx, options, env_takes_precedence)
-    _ctx = ApplicationContext(options, progress_mode, enable_delayed_submission, enable_python_future, connect_timeout)
+    with _ctx_lock:
+        options = options_of_first(_ctx, options, env_takes_precedence)
+        _ctx = ApplicationContext(
+            options, progress_mode, enable_delayed_submission, enable_python_future, connect_timeout
+        )
 
 
 def reset() -> None:
