@@ -302,6 +302,16 @@ bool hws__gate_hold_if_short(void)
     return is_short;
 }
 
+bool hws__gate_is_short(void)
+{
+    bool is_short;
+
+    pthread_mutex_lock(&lock);
+    is_short = check();
+    pthread_mutex_unlock(&lock);
+    return is_short;
+}
+
 void hws__gate_let_go(void)
 {
     pthread_mutex_lock(&lock);

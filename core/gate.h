@@ -39,6 +39,9 @@ void hws__gate_let_go(void);
 /** The same if descriptors are short; false: they are not. */
 bool hws__gate_hold_if_short(void);
 
+/** Whether descriptors are short: then the gates are shut. Any thread. */
+bool hws__gate_is_short(void);
+
 /** Whether there is room for a connection that asks, or is to be dialled; it counts as under way for a while. Any thread. */
 bool hws__gate_admits(void);
 

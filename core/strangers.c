@@ -2,6 +2,7 @@
 #include "address.h"
 #include "cm_socket.h"
 #include "endpoint.h"
+#include "gate.h"
 #include "job.h"
 #include "log.h"
 #include "progress.h"
@@ -11,12 +12,15 @@
 #include <string.h>
 #include <sys/socket.h>
 
+/* While descriptors are short, who says nothing for so long is ended. */
+#define SHORT_NS UINT64_C(1000000000)
+
 /** A look at those listeners of a worker that have one timeout; travels between the background thread and the owner. */
 struct look {
     struct hws__job job;
     struct hws__list link; /* hws__worker.looks; owner */
     struct hws__worker *worker;
-    uint64_t timeout;             /* and the time between two looks */
+    uint64_t timeout; /* and the time between two looks, while descriptors are not short */
     struct hws__connections seen; /* in the look before */
     struct hws__connections current;
 };
@@ -42,7 +46,7 @@ static bool is_endpoint(struct hws__worker *w, const struct sockaddr_storage *pe
     return false;
 }
 
-/* End those of a listener that were there a whole timeout ago and are nobody's. */
+/* End those of a listener that were there in the look before and are nobody's. */
 static void end_silent(const struct look *k, struct hws__listener *l)
 {
     for (size_t i = 0; i < k->current.n; i++) {
@@ -60,11 +64,13 @@ static void end_silent(const struct look *k, struct hws__listener *l)
 
 static void run_look(struct hws__job *job);
 
-/* Owner: look again after the timeout. */
+/* Owner: look again after the timeout, or sooner. */
 static void order(struct look *k)
 {
+    uint64_t pause = k->timeout > SHORT_NS && hws__gate_is_short() ? SHORT_NS : k->timeout;
+
     k->job.run = run_look;
-    if (!hws__job_order(k->worker, &k->worker->context->background, &k->job, k->timeout)) {
+    if (!hws__job_order(k->worker, &k->worker->context->background, &k->job, pause)) {
         look_free(k);
     }
 }

@@ -774,7 +774,7 @@ HWS_API int32_t hws_cancel(hws_id op);
  * Wait for an operation that has neither callback nor queue, making progress meanwhile, and take
  * its result; the id is stale then. Of several who wait for one operation one gets the result, the
  * others HWS_E_STALE.
- * @param timeout_ns  0: only look
+ * @param timeout_ns  0: make progress once and look
  * @param[out] event  the final event; nullable
  * @return 0 (the operation ended: see event->status; without `event` its negative status is
  *         returned), HWS_E_TIMED_OUT (it goes on), HWS_E_DEADLOCK in a callback

@@ -85,9 +85,22 @@ template <class Opts> Opts opts()
     return o;
 }
 
+/** A time that is over is none to wait. */
 inline uint64_t nanoseconds(Nanoseconds t)
 {
-    return t == Nanoseconds::max() ? forever : static_cast<uint64_t>(t.count());
+    if (t == Nanoseconds::max()) {
+        return forever;
+    }
+    return t.count() < 0 ? 0 : static_cast<uint64_t>(t.count());
+}
+
+/** The same where 0 is no deadline. */
+inline uint64_t deadline(Nanoseconds t)
+{
+    if (t == Nanoseconds::max()) {
+        return 0;
+    }
+    return t.count() < 1 ? 1 : static_cast<uint64_t>(t.count());
 }
 
 /** What fill(bytes, size, &needed) writes: asked first how long it is. */
@@ -180,7 +193,7 @@ class Options
     /** It ends with TIMED_OUT after this time. */
     Options &timeout(Nanoseconds t) noexcept
     {
-        opts_.timeout_ns = t == Nanoseconds::max() ? 0 : detail::nanoseconds(t);
+        opts_.timeout_ns = detail::deadline(t);
         return *this;
     }
     /** What is sent is there when the work of this CUstream or cudaStream_t is done. */
@@ -350,7 +363,7 @@ template <class Slot> class Future
     {
         return op_;
     }
-    /** Look, without making progress. */
+    /** Look, making progress once. */
     bool ready()
     {
         return wait(Nanoseconds::zero());

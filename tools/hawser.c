@@ -33,7 +33,7 @@ static int version(void)
     return TOOL_OK;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     if (argc < 2) {
         usage(stderr);
@@ -53,4 +53,16 @@ int main(int argc, char **argv)
     }
     tool_error("unknown command '%s'; see `hawser --help`", argv[1]);
     return TOOL_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    int code = run(argc, argv);
+
+    /* Who reads it would take what was lost for all there is. */
+    if ((fflush(stdout) != 0 || ferror(stdout)) && code == TOOL_OK) {
+        tool_error("the output could not be written");
+        code = TOOL_FAILED;
+    }
+    return code;
 }

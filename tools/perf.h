@@ -145,6 +145,9 @@ typedef struct perf_lane {
     perf_result result;
     uint32_t index;
     int32_t status;
+    _Atomic int32_t
+        gone; /* why the peer went, while something is waited for that no operation stands for */
+    char watch;
     bool client;
 
     /* Active messages arrive on their own: counted by a callback, or through a queue where another
@@ -188,6 +191,8 @@ void perf_result_merge(perf_result *all, const perf_lane *lanes, uint32_t count)
 /* perf_lane.c */
 int perf_lane_open(perf_lane *lane, const perf_options *o, const perf_params *p, uint32_t index);
 void perf_lane_free(perf_lane *lane);
+/** Have `gone` tell of the peer's end, where the loops wait for something that does not end with the peer. */
+int32_t perf_lane_watch(perf_lane *lane);
 int32_t perf_lane_run(perf_lane *lane);
 
 /* perf_loop.c: negative codes of the library stop a loop. */

@@ -45,6 +45,8 @@ static void on_event(perf_lane *l, const hws_event *event)
 
     if (event->kind == HWS_EVENT_AM_RECV) {
         fetched(l, event->user, event->status);
+    } else if (event->kind == HWS_EVENT_TAG_RECV) {
+        atomic_store(&l->gone, event->status);
     } else if (event->kind == HWS_EVENT_AM && event->status < 0) {
         l->status = event->status;
     } else if (event->kind == HWS_EVENT_AM && (event->flags & HWS_EVENT_FLAG_RNDV) != 0) {

@@ -7,6 +7,7 @@
 #define PAGE 4096u
 #define HUGE_PAGE (2u << 20)
 #define TAG UINT64_C(0x4857500000000000)
+#define TAG_WATCH UINT64_C(0x4857500500000000)
 
 uint64_t perf_message_bytes(const perf_params *p)
 {
@@ -131,6 +132,30 @@ void perf_lane_free(perf_lane *l)
     free(l->receives.ops);
     free(l->sends.ops);
     free(l->header);
+}
+
+static void peer_gone(void *arg, const hws_event *event)
+{
+    perf_lane *l = arg;
+
+    atomic_store(&l->gone, event->status);
+}
+
+int32_t perf_lane_watch(perf_lane *l)
+{
+    hws_op_opts opts = {.struct_size = sizeof opts, .callback = peer_gone, .callback_arg = l};
+    bool watched = l->test->api == PERF_AM || (l->test->api == PERF_PUT && l->test->ping_pong);
+
+    if (!watched || l->options->loopback) {
+        return HWS_OK;
+    }
+    if (l->queue != 0) { /* which is waited on */
+        opts.callback = NULL;
+        opts.queue = l->queue;
+    }
+    /* Nobody sends it: it ends with the connection. */
+    return hws_tag_recv(l->from, &l->watch, sizeof l->watch, TAG_WATCH + l->index, UINT64_MAX,
+                        &opts, NULL);
 }
 
 /* Warm up, then measure. */

@@ -55,6 +55,10 @@ INLINE int32_t await_message(perf_lane *l)
     int32_t r = HWS_OK;
 
     while (atomic_load_explicit(&l->arrived, memory_order_relaxed) == l->taken) {
+        r = atomic_load_explicit(&l->gone, memory_order_relaxed);
+        if (__builtin_expect(r < 0, 0)) {
+            return r;
+        }
         if (l->queue != 0) {
             r = perf_am_queue_wait(l);
         } else if (l->options->sleep) {

@@ -166,8 +166,12 @@ INLINE int32_t await_byte(perf_lane *l, uint8_t turn)
     const volatile uint8_t *last = (const volatile uint8_t *)l->mine + l->bytes - 1;
 
     while (*last != turn) {
-        int32_t r = hws_worker_progress(l->worker);
+        int32_t r = atomic_load_explicit(&l->gone, memory_order_relaxed);
 
+        if (__builtin_expect(r < 0, 0)) {
+            return r;
+        }
+        r = hws_worker_progress(l->worker);
         if (r < 0 && r != HWS_E_BUSY) {
             return r;
         }

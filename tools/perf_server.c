@@ -3,18 +3,24 @@
 
 #include <unistd.h>
 
+static uint16_t port_of(const struct perf_side *s)
+{
+    hws_listener_info info = {.struct_size = sizeof info};
+
+    hws_listener_query(s->listener, &info);
+    return (uint16_t)info.port;
+}
+
 /* The port goes to whoever started this server, if anybody wants it. */
 static int tell_port(const struct perf_side *s)
 {
-    hws_listener_info info = {.struct_size = sizeof info};
     char text[16];
     int n;
 
     if (s->options->port_fd < 0) {
         return TOOL_OK;
     }
-    hws_listener_query(s->listener, &info);
-    n = snprintf(text, sizeof text, "%u\n", info.port);
+    n = snprintf(text, sizeof text, "%u\n", port_of(s));
     if (write(s->options->port_fd, text, (size_t)n) != n) {
         tool_error("perf: the port could not be told");
         return TOOL_FAILED;
@@ -127,10 +133,12 @@ static int serve(struct perf_side *s)
     if ((code = perf_server_listen(s, NULL, s->options->port)) != TOOL_OK) {
         return code;
     }
-    if (!s->options->json) {
+    if (!s->options->json && s->options->port == 0) {
+        printf("Waiting for connection on port %u...\n", port_of(s));
+    } else if (!s->options->json) {
         puts("Waiting for connection...");
-        fflush(stdout);
     }
+    fflush(stdout);
     if ((code = server_gather(s, endpoints)) != TOOL_OK) {
         return code;
     }

@@ -77,6 +77,9 @@ int perf_side_exchange(struct perf_side *s)
         if (r < 0) {
             return tool_failed(r, "exchanging memory");
         }
+        if ((r = perf_lane_watch(&s->lanes[i])) < 0) {
+            return tool_failed(r, "preparing");
+        }
     }
     return TOOL_OK;
 }

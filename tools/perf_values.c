@@ -190,7 +190,8 @@ static int parse_rank(perf_options *o, const char *text)
     char *end;
 
     o->rank = strtod(text, &end);
-    return end == text || *end != '\0' || o->rank < 0 || o->rank > 100 ? wrong("-R", text) : 0;
+    /* Not the other way round: nan is neither. */
+    return end != text && *end == '\0' && o->rank >= 0 && o->rank <= 100 ? 0 : wrong("-R", text);
 }
 
 static int parse_port(perf_options *o, const char *text)

@@ -7,6 +7,7 @@ TIMEOUT: 180
 
 import os
 import random
+import resource
 import select
 import socket
 import struct
@@ -201,7 +202,29 @@ def killed_while_connecting(server, witness):
         witness.echo(8, 1)
 
 
-CASES = (garbage, port_scan, silence, half_a_handshake, not_hawser, killed_while_connecting)
+def more_than_there_are_descriptors(server, witness):
+    """What comes faster than it is ended takes the last descriptor; the server recovers when it is over."""
+    before = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (fds(server) + 300, before[1]))
+    for _ in range(600):
+        with contextlib.suppress(OSError), connect(server) as sock:
+            sock.sendall(b"GET / HTTP/1.1\r\n\r\n")
+    settled(server, fds(server) // 2)
+    late = dial("127.0.0.1", server.port)
+    late.echo(8)
+    assert late.end() == 0
+    resource.prlimit(server.pid, resource.RLIMIT_NOFILE, before)
+
+
+CASES = (
+    garbage,
+    port_scan,
+    silence,
+    half_a_handshake,
+    not_hawser,
+    killed_while_connecting,
+    more_than_there_are_descriptors,
+)
 
 
 def main():

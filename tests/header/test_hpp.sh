@@ -19,9 +19,10 @@ for cxx in g++ clang++; do
         build examples/pair.cpp pair
         build examples/perf.cpp perf
         build tests/header/streams.cpp streams
+        build tests/header/deadlines.cpp deadlines
     done
     ran=1
-    for program in pair streams; do
+    for program in pair streams deadlines; do
         timeout 100 env LD_LIBRARY_PATH="$(dirname "$HAWSER_LIBRARY")" "$work/$program" </dev/null
     done
 done
