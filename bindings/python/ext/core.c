@@ -83,8 +83,7 @@ void core_unref(struct core *c)
     free(c);
 }
 
-/* Have whoever polls look again. */
-static void signal_news(struct core *c)
+void core_signal_news(struct core *c)
 {
     uint64_t one = 1;
 
@@ -101,7 +100,7 @@ void core_push(struct core *c, struct record *r)
     if (draining.core == c) {
         return;
     }
-    signal_news(c);
+    core_signal_news(c);
     if (atomic_load(&c->blocked) != 0) {
         hws_worker_signal(c->id);
     }
@@ -300,7 +299,7 @@ int core_drain(struct core *c, struct binding *direct, bool all)
     core_ref(c);
     while ((r = c->untold) != NULL) {
         if (start != 0 && !all && now_ns() - start > TELL_NS) {
-            signal_news(c);
+            core_signal_news(c);
             break;
         }
         c->untold = r->next;

@@ -45,6 +45,7 @@ struct binding {
     PyObject *get_loop; /* a callable that returns it */
     PyObject *wait;     /* its own way to wait for an operation; null where a task takes a future */
     unsigned long thread;
+    int direct;        /* the worker's descriptor, if this loop watches it: see relay.c; else -1 */
     struct op *timed;  /* operations waited for here that have a deadline, see late.c */
     PyObject *on_late; /* what looks at them */
     uint64_t looks_at; /* when it does; 0: it is not scheduled */
@@ -66,14 +67,15 @@ struct core {
     struct record *untold;            /* taken of them, oldest first; GIL */
     struct record *untold_last;       /* if there are any */
     _Atomic uint32_t signalled;       /* wakefd is readable */
-    _Atomic uint32_t blocked;         /* threads in a blocking wait of this worker */
-    PyObject *worker;                 /* borrowed; null once the Python object is gone */
-    struct op *done;                  /* for everything that is done already; the worker's */
-    struct op *spare;    /* for the next send, if UCX keeps its message; the worker's */
-    hws_op_opts sending; /* of that send */
-    PyObject *length;    /* the bytes that the last receive gave, as an int; the worker's */
-    uint64_t length_was; /* and plainly */
-    uint32_t ops;        /* operations that hold a reference together; GIL */
+    _Atomic bool relays;      /* a thread makes it readable for loops that do not watch `fd` */
+    _Atomic uint32_t blocked; /* threads in a blocking wait of this worker */
+    PyObject *worker;         /* borrowed; null once the Python object is gone */
+    struct op *done;          /* for everything that is done already; the worker's */
+    struct op *spare;         /* for the next send, if UCX keeps its message; the worker's */
+    hws_op_opts sending;      /* of that send */
+    PyObject *length;         /* the bytes that the last receive gave, as an int; the worker's */
+    uint64_t length_was;      /* and plainly */
+    uint32_t ops;             /* operations that hold a reference together; GIL */
     struct binding *bindings;
     bool closed;
     uint32_t spin_ns, spin_now; /* how long an await spins; adapted to what came of it */
@@ -207,6 +209,14 @@ void core_event(void *arg, const hws_event *event);
 void core_abandon(struct core *c);
 void core_reap(void);
 uint64_t now_ns(void);
+
+/** Make wakefd readable. Any thread, no GIL. */
+void core_signal_news(struct core *c);
+
+/* relay.c */
+/** Decide whether a loop watches the worker's descriptor itself. -1 with an error set. */
+int relay_share(struct core *c, struct binding *b);
+void relay_stop(struct core *c);
 
 /* loop.c */
 int loop_import(void);

@@ -190,11 +190,12 @@ void bindings_clear(struct core *c)
 {
     struct binding *b;
 
+    relay_stop(c);
     while ((b = c->bindings) != NULL) {
         c->bindings = b->next;
         if (!loop_closed(b)) {
             bool here = b->thread == PyThread_get_thread_ident();
-            int fds[2] = {c->fd, c->wakefd};
+            int fds[2] = {b->direct, c->wakefd};
 
             for (int i = 0; i < 2; i++) {
                 if (fds[i] >= 0 && here) {
@@ -257,7 +258,6 @@ bool binding_is_of(const struct core *c, const struct binding *b)
 static struct binding *bind_loop(struct core *c, PyObject *loop)
 {
     struct binding *b;
-    int fds[2] = {c->fd, c->wakefd};
 
     drop_closed(c);
     if ((b = calloc(1, sizeof *b)) == NULL) {
@@ -284,12 +284,12 @@ static struct binding *bind_loop(struct core *c, PyObject *loop)
         PyErr_Clear();
         b->ended = wakeup_future(loop);
     }
-    for (int i = 0; i < 2; i++) {
-        if (fds[i] >= 0 &&
-            call_void(b, "add_reader", Py_BuildValue("(iO)", fds[i], b->on_fd)) < 0) {
-            close_binding(b);
-            return NULL;
-        }
+    if (relay_share(c, b) < 0 ||
+        (b->direct >= 0 &&
+         call_void(b, "add_reader", Py_BuildValue("(iO)", b->direct, b->on_fd)) < 0) ||
+        call_void(b, "add_reader", Py_BuildValue("(iO)", c->wakefd, b->on_fd)) < 0) {
+        close_binding(b);
+        return NULL;
     }
     b->next = c->bindings;
     c->bindings = b;

@@ -353,3 +353,44 @@ time.sleep(0.05)
 def test_exit_while_loops_of_daemon_threads_run(attempt):
     code, output = run_script(_LOOPS_OF_DAEMONS)
     assert code == 0, output
+
+
+async def _talk(worker):
+    async with hawser.listen(host="127.0.0.1", worker=worker) as listener:
+        accepting = asyncio.ensure_future(listener.accept())
+        async with hawser.connect("127.0.0.1", listener.port, worker=worker) as client, await accepting as server:
+            received = asyncio.ensure_future(server.recv(tag=1, timeout=20))
+            await asyncio.sleep(0.01)
+            await client.send(b"x", 1)
+            assert await received == b"x"
+
+
+def test_more_loops_than_the_kernel_lets_watch_a_socket(context):
+    """Each in a thread of its own, all on one worker."""
+    stop = threading.Event()
+
+    async def main(worker, done):
+        await _talk(worker)
+        done.set()
+        while not stop.is_set():
+            await asyncio.sleep(0.1)
+
+    with hawser.Worker(context) as worker:
+        threads = []
+        for _ in range(70):
+            done = threading.Event()
+            threads.append(threading.Thread(target=lambda done=done: asyncio.run(main(worker, done))))
+            threads[-1].start()
+            assert done.wait(30)
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_loops_that_stand_still_hold_up_no_other(context):
+    with hawser.Worker(context) as worker:
+        loops = [asyncio.new_event_loop() for _ in range(12)]
+        for loop in loops:
+            loop.run_until_complete(_talk(worker))
+        for loop in loops:
+            loop.close()
