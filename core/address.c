@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #define ADDRESSES 32u
 
@@ -98,4 +100,17 @@ uint32_t hws__address_resolve(const char *host, uint16_t port, bool numeric, boo
     freeaddrinfo(list);
     errno = r;
     return n;
+}
+
+bool hws__address_is_here(const struct sockaddr_storage *a)
+{
+    int fd = socket(a->ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool here = true;
+
+    if (fd >= 0) {
+        here = bind(fd, (const struct sockaddr *)a, hws__address_length(a)) == 0 ||
+               errno != EADDRNOTAVAIL;
+        close(fd);
+    }
+    return here;
 }

@@ -23,6 +23,9 @@ socklen_t hws__address_length(const struct sockaddr_storage *a);
  */
 struct sockaddr_storage hws__address_for_ucx(const struct sockaddr_storage *a);
 
+/** Whether a socket can be bound to the address; true also if that cannot be tried. */
+bool hws__address_is_here(const struct sockaddr_storage *a);
+
 /**
  * Resolve into a new array, at most 32 entries.
  * @param numeric  only if `host` is an address: never asks anybody

@@ -359,11 +359,31 @@ int32_t hws__endpoint_options(struct hws__endpoint *ep, const hws_endpoint_opts 
     return HWS_OK;
 }
 
+/* The address to connect from. */
+static int32_t from_address(struct hws__endpoint *ep, const char *text)
+{
+    struct sockaddr_storage *local = NULL;
+    bool here;
+
+    if (hws__address_resolve(text, 0, true, false, &local) == 0) {
+        if (errno == ENOMEM) {
+            return hws__fail(HWS_E_NO_MEMORY, 0, "no memory for an address");
+        }
+        return hws__fail(HWS_E_INVALID, 0, "local address \"%.64s\"", text);
+    }
+    ep->local = local[0];
+    ep->local_length = hws__address_length(&local[0]);
+    here = hws__address_is_here(&local[0]);
+    free(local);
+    return here ? HWS_OK
+                : hws__fail(HWS_E_INVALID, 0, "the local address %.64s is not of this machine",
+                            text);
+}
+
 static int32_t fill(struct hws__endpoint *ep, const hws_endpoint_opts *o, const char *host,
                     uint16_t port)
 {
     bool no_shm = ep->worker->context->flags & HWS_CONTEXT_NO_SHARED_MEMORY;
-    struct sockaddr_storage *local;
     int32_t r;
 
     if (o->flags & ~(uint32_t)(HWS_ENDPOINT_RAW | HWS_ENDPOINT_TCP_ONLY)) {
@@ -385,16 +405,8 @@ static int32_t fill(struct hws__endpoint *ep, const hws_endpoint_opts *o, const 
     if ((r = hws__endpoint_options(ep, o)) < 0) {
         return r;
     }
-    if (o->local_address != NULL) {
-        if (hws__address_resolve(o->local_address, 0, true, false, &local) == 0) {
-            if (errno == ENOMEM) {
-                return hws__fail(HWS_E_NO_MEMORY, 0, "no memory for an address");
-            }
-            return hws__fail(HWS_E_INVALID, 0, "local address \"%.64s\"", o->local_address);
-        }
-        ep->local = local[0];
-        ep->local_length = hws__address_length(&local[0]);
-        free(local);
+    if (o->local_address != NULL && (r = from_address(ep, o->local_address)) < 0) {
+        return r;
     }
     return HWS_OK;
 }

@@ -543,7 +543,8 @@ typedef struct hws_listener_opts {
  * @param host      IPv4 or IPv6 address in text; null: every address of this machine. UCX knows
  *                  127.0.0.1 only: it stands for all of 127.0.0.0/8, here and in hws_connect()
  *                  IPv6 needs UCX 1.14 and TCP_AF_PRIO=inet6,inet in the context's config
- *                  (HWS_E_UNSUPPORTED without; null means IPv4 then)
+ *                  (HWS_E_UNSUPPORTED without; null means IPv4 then). With it a device that has
+ *                  IPv6 addresses carries no IPv4 connections
  * @param port      0: any free port, see hws_listener_info()
  * @param[out] out  the id
  * @return 0, HWS_E_ADDRESS_IN_USE, HWS_E_INVALID (the address), HWS_E_UNREACHABLE
@@ -601,7 +602,7 @@ typedef struct hws_endpoint_opts {
     uint32_t flags;
     uint64_t close_timeout_ns; /* how long hws_close() flushes before it aborts; 0: 5 s */
     hws_sink sink;             /* DISCONNECTED, CLOSED */
-    const char *local_address; /* numeric address to connect from; nullable */
+    const char *local_address; /* numeric address of this machine to connect from; nullable */
 } hws_endpoint_opts;
 
 typedef struct hws_op_opts hws_op_opts;

@@ -542,7 +542,7 @@ pub struct hws_endpoint_opts {
     pub close_timeout_ns: u64,
     /// DISCONNECTED, CLOSED
     pub sink: hws_sink,
-    /// numeric address to connect from; nullable
+    /// numeric address of this machine to connect from; nullable
     pub local_address: *const c_char,
 }
 

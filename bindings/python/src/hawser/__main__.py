@@ -23,6 +23,20 @@ def info(_args: argparse.Namespace) -> int:
     return 0
 
 
+def _sizes(text: str) -> list[int]:
+    sizes = [int(n) for n in text.split(",")]
+    if min(sizes) < 0:
+        raise argparse.ArgumentTypeError("a size is not negative")
+    return sizes
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < 1e6:
+        raise argparse.ArgumentTypeError("a time is above 0 and has an end")
+    return seconds
+
+
 def main(argv: list[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m hawser", description=__doc__)
@@ -31,11 +45,11 @@ def main(argv: list[str] | None = None) -> int:
     add = commands.add_parser("perf", help="latency and bandwidth between two processes here")
     add.add_argument(
         "--sizes",
-        type=lambda text: [int(n) for n in text.split(",")],
+        type=_sizes,
         default=[8 << 2 * i for i in range(11)],
         help="in bytes, with commas between (8 to 8 Mi)",
     )
-    add.add_argument("--seconds", type=float, default=0.5, help="for each size (0.5)")
+    add.add_argument("--seconds", type=_seconds, default=0.5, help="for each size (0.5)")
     add.add_argument("--plot", metavar="FILE", help="draw hawser and every peer that is installed")
     add.add_argument(
         "--peers",

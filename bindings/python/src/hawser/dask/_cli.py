@@ -40,7 +40,11 @@ def _both(name: str, text: str) -> Any:
 _WORKER = [
     click.argument("scheduler", required=False),
     click.option("--scheduler-file", help="File with the scheduler's address"),
-    click.option("--n-workers", type=int, help="Workers to start; default: one for each GPU, else for each NUMA node"),
+    click.option(
+        "--n-workers",
+        type=click.IntRange(min=1),
+        help="Workers to start; default: one for each GPU, else for each NUMA node",
+    ),
     click.option("--host", help="Address to listen at"),
     click.option("--interface", help="Network interface to listen at, as eth0"),
     click.option("--worker-port", default="0", help="Port or range of ports, as 9000:9026"),
