@@ -130,6 +130,28 @@ static int level_of_ucx(ucs_log_level_t level)
     }
 }
 
+/* Where this thread wants UCX's next error, see hws__log_catch(). */
+static _Thread_local struct {
+    char *text;
+    size_t size;
+} caught;
+
+void hws__log_catch(char *text, size_t size)
+{
+    caught.text = text;
+    caught.size = size;
+}
+
+static void catch_error(const char *fmt, va_list args)
+{
+    va_list copy;
+
+    va_copy(copy, args);
+    vsnprintf(caught.text, caught.size, fmt, copy);
+    va_end(copy);
+    caught.text = NULL;
+}
+
 static ucs_log_func_rc_t ucx_line(const char *file, unsigned line, const char *function,
                                   ucs_log_level_t ucx_level,
                                   const ucs_log_component_config_t *component, const char *fmt,
@@ -143,6 +165,8 @@ static ucs_log_func_rc_t ucx_line(const char *file, unsigned line, const char *f
     (void)component;
     if (ucx_level == UCS_LOG_LEVEL_FATAL)
         return UCS_LOG_FUNC_RC_CONTINUE; /* UCX aborts next: never without its last words */
+    if (level == HWS_LOG_ERROR && caught.text != NULL)
+        catch_error(fmt, args);
     if (level <= hws__log_level_now()) {
         snprintf(prefix, sizeof(prefix), "ucx %.60s:%u ", slash != NULL ? slash + 1 : file, line);
         write_line(level, prefix, fmt, args);

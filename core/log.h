@@ -8,6 +8,7 @@
 #define HWS_CORE_LOG_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 
 #include "hawser.h"
 
@@ -24,6 +25,9 @@ void hws__log_write(int level, const char *fmt, ...) __attribute__((format(print
  * @param[in] level_is_ours the user has not set UCX_LOG_LEVEL, so it may follow our level
  */
 void hws__log_attach_ucx(int level_is_ours);
+
+/** Have the next error that UCX logs on this thread written to `text`, whatever the level; null: no more. */
+void hws__log_catch(char *text, size_t size);
 
 /* A level that is off costs one relaxed load and evaluates no argument. */
 #define hws__log(level, ...)                                                                   \

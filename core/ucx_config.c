@@ -405,15 +405,31 @@ static void take_whole_segments(ucp_config_t *config, int profile, const char *c
     set_default(config, &(struct hws__kv){RX_SEGMENT, least});
 }
 
+/* UCX's own words name the variable. */
+static int32_t read_environment(ucp_config_t **out)
+{
+    char why[160] = "no reason is given";
+    ucs_status_t status;
+
+    hws__log_catch(why, sizeof why);
+    status = hws__ucx.ucp_config_read(NULL, NULL, out);
+    hws__log_catch(NULL, 0);
+    if (status == UCS_ERR_INVALID_PARAM)
+        return hws__fail(HWS_E_CONFIG, 0, "UCX cannot read its variables of the environment: %s",
+                         why);
+    return status == UCS_OK ? HWS_OK
+                            : hws__fail_ucx(status, 0, "cannot read UCX's configuration: %s", why);
+}
+
 int32_t hws__ucx_config(int profile, const char *const *pairs, ucp_config_t **out)
 {
     struct hws__kv ours[HWS__PROFILE_PAIRS_MAX];
     const size_t n = hws__ucx_config_defaults(profile, ours, HWS__PROFILE_PAIRS_MAX);
     ucp_config_t *config;
-    const ucs_status_t status = hws__ucx.ucp_config_read(NULL, NULL, &config);
+    const int32_t read = read_environment(&config);
 
-    if (status != UCS_OK)
-        return hws__fail_ucx(status, 0, "cannot read UCX's configuration");
+    if (read < 0)
+        return read;
     for (size_t i = 0; i < n; i++) {
         if (is_fixed(profile, ours[i].key) || hws__ucx_config_user(ours[i].key, pairs) == NULL)
             set_default(config, &ours[i]);

@@ -29,7 +29,7 @@
  * thread is in a callback, too, and waits for this one in the same way: one of the two gets it.
  * `@owns`: who owns the memory that is passed. `@ucx`: the UCX call that it stands on.
  *
- * FORK. Once anything was opened, a forked child gets HWS_E_FORKED from every call; nothing of the parent is
+ * FORK. Once anything was opened, a forked child gets HWS_E_FORKED from every call about it; nothing of the parent is
  * touched. UCX may have been loaded and asked for its version before.
  *
  * EXIT. A process may exit() at any time, with everything open and from every thread. Handlers of atexit()
@@ -311,7 +311,7 @@ typedef struct hws_library_info {
 
 /**
  * Load UCX, if that has not happened, and describe it.
- * @param ucx       "system", "wheel", a folder, or null for the automatic choice
+ * @param ucx       "system", "wheel", a folder, or null or "" for the automatic choice
  * @param[out] out  nullable
  * @return 0, HWS_E_NO_UCX, HWS_E_UCX_CONFLICT, HWS_E_UCX_VERSION
  * @thread any  @blocks while the libraries are loaded  @owns nothing  @since 0.1
@@ -1146,7 +1146,7 @@ HWS_API int32_t hws_buffer_taken(hws_id buffer);
  * @param id           context, worker or endpoint
  * @param[out] text    room for `size` bytes, always NUL-terminated; nullable if size is 0
  * @param[out] needed  bytes with the NUL; nullable
- * @return 0, HWS_E_TOO_BIG if it was cut
+ * @return 0, also if size is 0: then it is only asked how long it is; HWS_E_TOO_BIG if it was cut
  * @thread any  @blocks for microseconds while another thread progresses the worker
  * @owns fills the caller's memory  @since 0.1
  * @ucx ucp_context_print_info, ucp_worker_print_info, ucp_ep_print_info
@@ -1261,7 +1261,8 @@ typedef struct hws_latency {
 /**
  * The histogram of a worker with HWS_WORKER_LATENCY.
  * @param kind  HWS_EVENT_* of the operations, below 32
- * @return 0, HWS_E_INVALID (no such kind), HWS_E_UNSUPPORTED (without HWS_WORKER_LATENCY)
+ * @return 0 (empty for a kind that has none), HWS_E_INVALID (32 or above), HWS_E_UNSUPPORTED (without
+ *         HWS_WORKER_LATENCY)
  * @thread any  @blocks for microseconds while another thread progresses the worker
  * @owns nothing  @since 0.1
  */
@@ -1420,8 +1421,7 @@ HWS_API int32_t hws_multi_fetch(hws_id buffer, const hws_segment *segments, uint
 /**
  * Undo a receive that ended with a list: the message is received again, as hws_message_return() says.
  * @param buffer  hws_multi_detail.buffer of the list; stale after this call, unless it fails
- * @return 0, HWS_E_STALE, HWS_E_INVALID (not of such a message), HWS_E_IN_USE (received in one step: the data
- *         has its place)
+ * @return 0, HWS_E_STALE, HWS_E_INVALID (not of such a message), HWS_E_IN_USE (its data was fetched)
  * @thread any  @blocks as hws_message_return()  @owns the message is the library's  @since 0.1
  */
 HWS_API int32_t hws_multi_return(hws_id buffer);
@@ -1535,8 +1535,8 @@ HWS_API int32_t hws_mem_advise(hws_id memory, uint64_t offset, uint64_t length, 
  * @param flags        0 or HWS_RKEY_RAW
  * @param[out] packed  room for `size` bytes; nullable if size is 0
  * @param[out] needed  bytes; nullable
- * @return 0, HWS_E_TOO_BIG if the room is too small (nothing is written), HWS_E_UNSUPPORTED (raw, without
- *         RDMA and HWS_FEATURE_UCX_RMA)
+ * @return 0, HWS_E_TOO_BIG if the room is too small, as it is if size is 0 (nothing is written),
+ *         HWS_E_UNSUPPORTED (raw, without RDMA and HWS_FEATURE_UCX_RMA)
  * @thread any  @blocks for milliseconds the first time  @owns fills the caller's memory  @since 0.1
  * @ucx ucp_rkey_pack
  */
@@ -1725,7 +1725,8 @@ HWS_API int32_t hws_fence(hws_id source);
  * @param flags         HWS_ADDRESS_*; HELLO does not go with the others
  * @param[out] address  room for `size` bytes; nullable if size is 0
  * @param[out] needed   bytes of the address; nullable
- * @return 0, HWS_E_TOO_BIG if it does not fit (nothing is filled)
+ * @return 0, also if size is 0: then it is only asked how long it is; HWS_E_TOO_BIG if it does not fit (nothing is
+ *         filled)
  * @thread any  @blocks for milliseconds the first time  @owns fills the caller's memory  @since 0.1
  * @ucx ucp_worker_create, ucp_worker_query
  */
@@ -1763,7 +1764,8 @@ typedef struct hws_blob_item {
  * @param items         nullable if count is 0
  * @param[out] blob     room for `size` bytes; nullable if size is 0
  * @param[out] needed   bytes of the blob; nullable
- * @return 0, HWS_E_TOO_BIG if it does not fit (nothing is filled)
+ * @return 0, also if size is 0: then it is only asked how long it is; HWS_E_TOO_BIG if it does not fit (nothing is
+ *         filled)
  * @thread any  @blocks for milliseconds the first time  @owns fills the caller's memory  @since 0.1
  */
 HWS_API int32_t hws_blob_pack(hws_id worker, uint32_t flags, const hws_blob_item *items,

@@ -63,6 +63,21 @@ CASE(no_way_is_left)
     t_pair_close(&pair);
 }
 
+/* UCX says which variable it is to its log only. */
+CASE(a_bad_value_in_the_environment_is_named)
+{
+    hws_error error = {.struct_size = sizeof(error)};
+    hws_id context = 0;
+
+    setenv("UCX_RNDV_THRESH", "nonsense", 1);
+    CHECK_CODE(hws_context_open(NULL, &context), HWS_E_CONFIG);
+    CHECK_OK(hws_last_error(&error));
+    CHECK(strstr(error.text, "RNDV_THRESH") != NULL);
+    unsetenv("UCX_RNDV_THRESH");
+    CHECK_OK(hws_context_open(NULL, &context));
+    CHECK_OK(hws_close_wait(context, t_patience()));
+}
+
 enum { LENGTH = 1 << 20 };
 
 /* One long message from `from` to whoever receives at `to`. */

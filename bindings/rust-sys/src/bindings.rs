@@ -1697,7 +1697,7 @@ unsafe extern "C" {
 
     /// A description for people of UCX's view of a context, worker or endpoint.
     ///
-    /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: fills the caller's memory. Returns: 0, HWS_E_TOO_BIG if it was cut.
+    /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: fills the caller's memory. Returns: 0, also if size is 0: then it is only asked how long it is; HWS_E_TOO_BIG if it was cut.
     pub fn hws_describe(id: hws_id, text: *mut c_char, size: u64, needed: *mut u64) -> i32;
 
     /// The counters of a context (all its workers), of a worker or of an endpoint. What was closed stays counted in what it belonged to.
@@ -1714,7 +1714,7 @@ unsafe extern "C" {
 
     /// The histogram of a worker with HWS_WORKER_LATENCY.
     ///
-    /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: nothing. Returns: 0, HWS_E_INVALID (no such kind), HWS_E_UNSUPPORTED (without HWS_WORKER_LATENCY).
+    /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: nothing. Returns: 0 (empty for a kind that has none), HWS_E_INVALID (32 or above), HWS_E_UNSUPPORTED (without HWS_WORKER_LATENCY).
     pub fn hws_latency_get(worker: hws_id, kind: u32, out: *mut hws_latency) -> i32;
 
     /// The counters of a worker of another process of this user, from a page of memory that every worker keeps (what `hawser stats PID` prints). Reading it costs that process nothing. The page is brought up to date every 0.1 s while the worker is busy, every second while somebody sleeps in it, and not while nobody makes progress on it.
@@ -1744,7 +1744,7 @@ unsafe extern "C" {
 
     /// Undo a receive that ended with a list: the message is received again, as hws_message_return() says.
     ///
-    /// Threads: any. Blocks: as hws_message_return(). Owns: the message is the library's. Returns: 0, HWS_E_STALE, HWS_E_INVALID (not of such a message), HWS_E_IN_USE (received in one step: the data has its place).
+    /// Threads: any. Blocks: as hws_message_return(). Owns: the message is the library's. Returns: 0, HWS_E_STALE, HWS_E_INVALID (not of such a message), HWS_E_IN_USE (its data was fetched).
     pub fn hws_multi_return(buffer: hws_id) -> i32;
 
     /// Undo a multi-buffer receive whose data has come, by hws_multi_fetch() or in one step: the message is received again, as hws_message_return() says.
@@ -1774,7 +1774,7 @@ unsafe extern "C" {
 
     /// Pack the key by which a peer reaches a registered memory: bytes to be sent to it by any means. They carry a version, the address and length, and what UCX needs for every kind of endpoint.
     ///
-    /// Threads: any. Blocks: for milliseconds the first time. Owns: fills the caller's memory. Returns: 0, HWS_E_TOO_BIG if the room is too small (nothing is written), HWS_E_UNSUPPORTED (raw, without RDMA and HWS_FEATURE_UCX_RMA).
+    /// Threads: any. Blocks: for milliseconds the first time. Owns: fills the caller's memory. Returns: 0, HWS_E_TOO_BIG if the room is too small, as it is if size is 0 (nothing is written), HWS_E_UNSUPPORTED (raw, without RDMA and HWS_FEATURE_UCX_RMA).
     pub fn hws_rkey_pack(memory: hws_id, flags: u32, packed: *mut c_void, size: u64, needed: *mut u64) -> i32;
 
     /// Make a packed key usable on one endpoint, whose peer must be the process that packed it. That the memory was closed meanwhile is not found out here: reaching for it ends the connection.
@@ -1824,7 +1824,7 @@ unsafe extern "C" {
 
     /// The address of a worker. The first call for a kind of address makes its UCX worker.
     ///
-    /// Threads: any. Blocks: for milliseconds the first time. Owns: fills the caller's memory. Returns: 0, HWS_E_TOO_BIG if it does not fit (nothing is filled).
+    /// Threads: any. Blocks: for milliseconds the first time. Owns: fills the caller's memory. Returns: 0, also if size is 0: then it is only asked how long it is; HWS_E_TOO_BIG if it does not fit (nothing is filled).
     pub fn hws_worker_address(worker: hws_id, flags: u32, address: *mut c_void, size: u64, needed: *mut u64) -> i32;
 
     /// Connect to a worker by its address, or by a blob that holds one.
@@ -1834,7 +1834,7 @@ unsafe extern "C" {
 
     /// Pack a worker's address and any items, packed remote keys above all, into one blob.
     ///
-    /// Threads: any. Blocks: for milliseconds the first time. Owns: fills the caller's memory. Returns: 0, HWS_E_TOO_BIG if it does not fit (nothing is filled).
+    /// Threads: any. Blocks: for milliseconds the first time. Owns: fills the caller's memory. Returns: 0, also if size is 0: then it is only asked how long it is; HWS_E_TOO_BIG if it does not fit (nothing is filled).
     pub fn hws_blob_pack(worker: hws_id, flags: u32, items: *const hws_blob_item, count: u32, blob: *mut c_void, size: u64, needed: *mut u64) -> i32;
 
     /// Describe an address or blob. Two addresses lead to the same UCX worker exactly if their `worker` is the same.
