@@ -278,7 +278,14 @@ static void take_arrived(struct core *c)
     c->untold_last = newest;
 }
 
-int core_drain(struct core *c, struct binding *direct, bool all)
+/* Whether what is left can wait: not what somebody is about to take. */
+static bool told_enough(uint64_t start, const struct op *until)
+{
+    return start != 0 && now_ns() - start > TELL_NS &&
+           (until == NULL || until->told || !op_over(until));
+}
+
+int core_drain(struct core *c, struct binding *direct, bool all, const struct op *until)
 {
     struct record *r;
     uint64_t dummy, start = 0;
@@ -298,7 +305,7 @@ int core_drain(struct core *c, struct binding *direct, bool all)
     }
     core_ref(c);
     while ((r = c->untold) != NULL) {
-        if (start != 0 && !all && now_ns() - start > TELL_NS) {
+        if (!all && told_enough(start, until)) {
             core_signal_news(c);
             break;
         }
@@ -367,7 +374,7 @@ void core_reap(void)
     for (struct abandoned **p = &abandoned; *p != NULL;) {
         struct abandoned *a = *p;
 
-        core_drain(a->core, NULL, true);
+        core_drain(a->core, NULL, true, NULL);
         if (callback_raise() < 0) {
             PyErr_WriteUnraisable(NULL);
         }

@@ -202,9 +202,12 @@ int32_t core_wait(struct core *c, struct op *op, uint64_t timeout_ns);
 bool core_in_progress(const struct core *c);
 /** Whether this thread makes progress for this operation and settles it afterwards. */
 bool core_spins_for(const struct op *op);
-/** Tell Python what arrived. `direct`: callbacks of this loop are called, not scheduled. all: however long handlers of the
- * program take; else what is left then makes the worker's descriptor readable. How many were told. */
-int core_drain(struct core *c, struct binding *direct, bool all);
+/**
+ * Tell Python what arrived. How many were told.
+ * direct: callbacks of this loop are called, not scheduled. all: however long handlers of the program take; else only for a
+ * while, and what is left makes the worker's descriptor readable. until: but this one, if it has ended; nullable.
+ */
+int core_drain(struct core *c, struct binding *direct, bool all, const struct op *until);
 void core_event(void *arg, const hws_event *event);
 void core_abandon(struct core *c);
 void core_reap(void);

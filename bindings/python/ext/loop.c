@@ -378,7 +378,7 @@ static PyObject *look_after(struct reader *reader, struct binding *b)
     for (;;) {
         r = core_progress(c);
         b->telling = true;
-        told = core_drain(c, b, false);
+        told = core_drain(c, b, false, NULL);
         if (reader->binding == NULL || c->closed) {
             return told_what(); /* a callback closed the worker, or another thread */
         }

@@ -46,7 +46,7 @@ void op_settle(struct op *op)
 
     if (atomic_load_explicit(&c->signalled, memory_order_relaxed) != 0 ||
         atomic_load_explicit(&c->arrived, memory_order_relaxed) != NULL) {
-        core_drain(op->core, NULL, false);
+        core_drain(op->core, NULL, false, op->handed ? NULL : op);
     }
     if (op->handed && !op->told) {
         op_tell(op, NULL);

@@ -7,6 +7,7 @@
 #include "ext.h"
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 
 /* Loops that watch the worker's descriptor themselves. */
 #define DIRECT_LOOPS 8u
@@ -47,6 +48,7 @@ static int start(struct core *c)
 {
     pthread_attr_t attr;
     pthread_t thread;
+    sigset_t all, own;
     int r;
 
     if (atomic_exchange(&c->relays, true)) {
@@ -55,7 +57,11 @@ static int start(struct core *c)
     core_ref(c);
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    /* Signals are the program's threads'. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &own);
     r = pthread_create(&thread, &attr, relay, c);
+    pthread_sigmask(SIG_SETMASK, &own, NULL);
     pthread_attr_destroy(&attr);
     if (r != 0) {
         atomic_store(&c->relays, false);

@@ -147,7 +147,7 @@ static PyObject *worker_progress(PyObject *self, PyObject *unused)
         return NULL;
     }
     r = core_progress(c);
-    core_drain(c, NULL, true);
+    core_drain(c, NULL, true, NULL);
     binding_look_again(c);
     if (callback_raise() < 0) {
         return NULL;
@@ -187,7 +187,7 @@ static PyObject *worker_wait(PyObject *self, PyObject *seconds)
     atomic_fetch_add(&c->blocked, 1);
     UNLOCKED(r = hws_worker_wait(c->id, timeout));
     atomic_fetch_sub(&c->blocked, 1);
-    core_drain(c, NULL, true);
+    core_drain(c, NULL, true, NULL);
     if (callback_raise() < 0 || PyErr_CheckSignals() < 0) {
         return NULL;
     }

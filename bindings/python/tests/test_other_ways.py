@@ -166,6 +166,31 @@ async def test_slow_handlers_leave_the_loop_its_turns(pair, worker):
     worker.am_handler(9, None)
 
 
+async def test_a_receive_that_ends_behind_slow_handlers_gives_its_message_once(pair, worker):
+    client, server = pair
+    told, behind = [], 0
+
+    def handler(endpoint, header, data):
+        told.append(bytes(data)[0])
+        time.sleep(0.002)
+
+    worker.am_handler(9, handler)
+    for i in range(20):
+        into = bytearray(1)
+        received = server.recv(into, 1)
+        for _ in range(5):
+            await client.send_am(bytes([i]), 9)
+        await client.send(bytes([i]), 1)
+        while not received.done():
+            await asyncio.sleep(0)
+        behind += len(told) < 5 * (i + 1)
+        assert await received == 1 and into[0] == i
+    while len(told) < 100:
+        await asyncio.sleep(0)
+    assert behind and server.probe(1) is None
+    worker.am_handler(9, None)
+
+
 async def test_am_fetch(pair, worker):
     client, server = pair
     got = asyncio.get_running_loop().create_future()
