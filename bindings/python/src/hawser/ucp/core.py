@@ -458,6 +458,7 @@ class Endpoint(_core.UcpEndpoint):
         self._hashes: dict[Any, tuple[int, int]] = {}
         self._shutting_down_peer = False
         self._peer_closes = False
+        self._closes_soon = False
         self._aborted = False
         self._told = False
         self._sending: set[_core.Operation[Any]] = set()  # by the coroutines below
@@ -481,8 +482,8 @@ class Endpoint(_core.UcpEndpoint):
         return ep is None or not ep.initialized or not ep.is_alive()
 
     def closed(self) -> bool:
-        """Whether it is closed here, or the peer is gone."""
-        return self._is_closed()
+        """Whether it is closed here, or the peer has closed it or is gone."""
+        return self._closes_soon or self._is_closed()
 
     def abort(self) -> None:
         """Close at once, here: what is pending ends with UCXCanceled. What was sent before still arrives."""
@@ -831,6 +832,7 @@ class Endpoint(_core.UcpEndpoint):
     def _close_soon(self, later: bool) -> None:
         """Close as the peer did, but a moment later: nobody expects that between two awaits. Who gathered tasks that
         receive goes on two turns after them."""
+        self._closes_soon = True
         try:
             asyncio.get_running_loop()
             _abort_soon(4 if later else 3, weakref.ref(self))
