@@ -205,7 +205,7 @@ def killed_while_connecting(server, witness):
 def more_than_there_are_descriptors(server, witness):
     """What comes faster than it is ended takes the last descriptor; the server recovers when it is over.
 
-    A new server: UCX 1.13 asks every 20 s whether peers by shared memory live; without descriptors it takes that for a no.
+    A new server: UCX 1.13 asks every 20 s whether peers live, and takes want of descriptors for a no.
     """
     flooded = serve("--host", "127.0.0.1", "--hello", str(HELLO_MS))
     try:
