@@ -44,6 +44,7 @@ static struct hws__list gates = {&gates, &gates};        /* of the whole process
 static unsigned holds;
 static int admitted[2];      /* in this span of time, and in the one before */
 static uint64_t admitted_at; /* this span's beginning */
+static unsigned unlooked;    /* connections until descriptors are counted again; 0: at once */
 
 static void set(const struct hws__gate *g, int events)
 {
@@ -215,7 +216,6 @@ static void shut(struct hws__gate *g)
 static bool is_plenty(void)
 {
     static struct rlimit last;
-    static unsigned unlooked;
     struct rlimit now = {0};
 
     getrlimit(RLIMIT_NOFILE, &now);
@@ -307,6 +307,7 @@ bool hws__gate_is_short(void)
     bool is_short;
 
     pthread_mutex_lock(&lock);
+    unlooked = 0;
     is_short = check();
     pthread_mutex_unlock(&lock);
     return is_short;

@@ -210,6 +210,7 @@ static void retire_dead(struct hws__worker *w)
     uint64_t now = hws__now();
 
     w->dead_count = 0;
+    w->drain_due = UINT64_MAX;
     for (struct hws__list *n = w->uworkers.next, *next; n != &w->uworkers; n = next) {
         struct hws__uworker *u = hws__container(n, struct hws__uworker, link);
 
@@ -219,7 +220,10 @@ static void retire_dead(struct hws__worker *w)
         }
         u->dead_since = u->dead_since != 0 ? u->dead_since : now;
         if (drains(u, now)) {
+            uint64_t due = u->pending != 0 ? u->dead_since + DRAIN_NS : now;
+
             w->dead_count++;
+            w->drain_due = due < w->drain_due ? due : w->drain_due;
         } else if (w->closing || (u->pinned == 0 && hws__messages_let_go(u))) {
             hws__uworker_retire(u);
             continue;
@@ -497,6 +501,7 @@ static uint64_t next_deadline(struct hws__worker *w)
 
     d = w->next_deadline < d ? w->next_deadline : d;
     d = w->lost_due < d ? w->lost_due : d;
+    d = w->dead_count != 0 && w->drain_due < d ? w->drain_due : d;
     if (w->heap_size != 0 && w->heap[0]->deadline < d) {
         d = w->heap[0]->deadline;
     }

@@ -130,6 +130,7 @@ struct hws__worker {
     struct hws__list copying; /* long copies of direct access, by match */
     uint32_t raw_count;       /* raw endpoints */
     uint32_t dead_count;      /* isolated UCX workers whose connection is over */
+    uint64_t drain_due;       /* with dead_count: when one of them is to be looked at next */
     uint32_t late_cuts;       /* UCX endpoints still to be closed, see late_cut.h */
     uint32_t deaf_count;      /* UCX workers that nothing may wake */
     uint32_t pending_ucx;     /* operations that UCX holds */

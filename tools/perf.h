@@ -145,8 +145,9 @@ typedef struct perf_lane {
     perf_result result;
     uint32_t index;
     int32_t status;
-    _Atomic int32_t
-        gone; /* why the peer went, while something is waited for that no operation stands for */
+    /* Why the peer went, while something is waited for that no operation stands for: a receive of `watch` that nothing
+     * is ever sent to ends with the peer. */
+    _Atomic int32_t gone;
     char watch;
     bool client;
 

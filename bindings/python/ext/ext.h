@@ -191,6 +191,8 @@ struct core *core_new(hws_id id, uint32_t mode);
 void core_ref(struct core *c);
 void core_unref(struct core *c);
 void core_push(struct core *c, struct record *r);
+/** Make wakefd readable. Any thread, no GIL. */
+void core_signal_news(struct core *c);
 /** Progress once; the events it delivers need no wake-up. */
 int core_progress(struct core *c);
 /** Progress until the operation has ended or nothing came of so many rounds, for a thread that settles
@@ -212,9 +214,6 @@ void core_event(void *arg, const hws_event *event);
 void core_abandon(struct core *c);
 void core_reap(void);
 uint64_t now_ns(void);
-
-/** Make wakefd readable. Any thread, no GIL. */
-void core_signal_news(struct core *c);
 
 /* relay.c */
 /** Decide whether a loop watches the worker's descriptor itself. -1 with an error set. */

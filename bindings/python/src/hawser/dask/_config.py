@@ -14,7 +14,7 @@ import yaml
 from dask.utils import parse_bytes, parse_timedelta
 
 from ._nearest import nearest_devices
-from ._setting import byte_count, flag, names, seconds, setting
+from ._setting import byte_count, flag, mapping, seconds, setting
 from ._usable import check, create_cuda_context, no_cuda, no_infiniband
 
 log = logging.getLogger("hawser.dask")
@@ -144,7 +144,7 @@ def refuse_unusable(config: Mapping[str, str], description: str) -> None:
 
 def _environment() -> dict[str, str]:
     """Further settings of UCX, without UCX_."""
-    chosen = names("environment").items()
+    chosen = mapping("environment").items()
     return {name.upper().replace("-", "_").removeprefix("UCX_"): str(value) for name, value in chosen}
 
 

@@ -63,7 +63,7 @@ def seconds(key: str) -> float | None:
     return n
 
 
-def names(key: str) -> dict[str, Any]:
+def mapping(key: str) -> dict[str, Any]:
     """Names with values; empty where the key is not set. Raises ValueError."""
     value = setting(key)
     if value is not None and not isinstance(value, Mapping):
