@@ -632,6 +632,9 @@ int hws__sleep(struct hws__worker *w, uint64_t timeout_ns, int extra_fd)
     hws__own(w);
     HWS__COUNT(w, wakeups, 1);
     hws__wakefd_drain(w);
+    if (atomic_load_explicit(&w->obj.id, memory_order_relaxed) == 0) {
+        hws__wake(w); /* a signal wakes one sleeper, and all have to leave */
+    }
     for (int i = 0; i < n; i++) {
         if (events[i].data.ptr != NULL && !hws__uworker_stale(w, events[i].data.ptr)) {
             hws__uworker_announced(events[i].data.ptr);

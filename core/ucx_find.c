@@ -337,8 +337,9 @@ static int32_t find_named(const char *choice, int origin, const char *by,
     else
         ok = accept_path(choice, found->dir);
     if (!ok)
-        return hws__fail(HWS_E_NO_UCX, 0, "no UCX (libucp.so.0) for '%s', chosen by %s", choice,
-                         by);
+        return hws__fail(
+            HWS_E_NO_UCX, 0, "no UCX (libucp.so.0) for '%s', chosen by %s%s", choice, by,
+            strcmp(choice, "wheel") == 0 ? ": no active Python environment has libucx" : "");
     found->origin = origin;
     snprintf(found->why, sizeof(found->why), "chosen by %s: %.100s", by, choice);
     return 0;

@@ -416,6 +416,7 @@ bool hws__worker_step(struct hws__worker *w)
     hws__obj_hide(&w->obj);
     if (w->thread_running) {
         hws__standby_wake(w);
+        hws__wake(w);
         return true; /* the thread ends, see hws__worker_ended() */
     }
     hws__worker_ended(w, id);
