@@ -534,6 +534,10 @@ static __attribute__((noinline)) int32_t general_am(hws_id endpoint, uint32_t am
     if ((r = hws__post_endpoint(&p)) < 0) {
         return r;
     }
+    if (header_length > UINT32_MAX) {
+        return hws__fail(HWS_E_TOO_BIG, endpoint, "a header of %llu bytes",
+                         (unsigned long long)header_length);
+    }
     if (am_id > HWS_AM_ID_MAX || (header == NULL && header_length != 0)) {
         return hws__fail(HWS_E_INVALID, endpoint, "am_id %u, at most %u, or a null header", am_id,
                          HWS_AM_ID_MAX);

@@ -171,14 +171,20 @@ ucs_status_t hws__address_ep(struct hws__endpoint *ep, struct hws__uworker *u, c
 
 void hws__dial_address(struct hws__endpoint *ep, struct hws__uworker *u, const void *address)
 {
+    uint64_t *made = hws__pairing(u, address);
     ucp_ep_h ucx;
-    ucs_status_t s = hws__address_ep(ep, u, address, &ucx);
+    ucs_status_t s;
 
-    if (s != UCS_OK) {
+    if (made == NULL) {
+        hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "worker address");
+        return;
+    }
+    if ((s = hws__address_ep(ep, u, address, &ucx)) != UCS_OK) {
         hws__endpoint_fail(ep, hws__from_ucx(s), "worker address: %s",
                            hws__ucx.ucs_status_string(s));
         return;
     }
+    ep->number = (*made)++;
     if (!hws__endpoint_attach(ep, u, ucx)) {
         hws__dial_failed(ep, HWS_E_NO_MEMORY);
         return;

@@ -106,6 +106,7 @@ void hws__endpoint_deadline(struct hws__endpoint *ep, uint64_t timeout_ns)
     ep->deadline = timeout_ns == 0 ? 0 : hws__deadline(hws__now(), timeout_ns);
     if (ep->deadline != 0 && ep->deadline < ep->worker->next_deadline) {
         ep->worker->next_deadline = ep->deadline;
+        hws__due_at(ep->worker, ep->deadline);
     }
 }
 
@@ -148,11 +149,9 @@ bool hws__endpoint_attach(struct hws__endpoint *ep, struct hws__uworker *u, ucp_
     ep->uworker = u;
     ep->ucx = ucx;
     u->raw = u->raw || ep->raw;
+    ep->worker->raw_count += ep->raw; /* first: detaching counts it back in any case */
     if (!hws__uworker_ep_add(u, ep)) {
         return false;
-    }
-    if (ep->raw) {
-        ep->worker->raw_count++;
     }
     /* Until the hello says where the peer is. */
     hws__uworker_set_deaf(u, u->role == HWS__ISOLATED && !ep->raw);
@@ -289,12 +288,18 @@ static bool tell_accepted(struct hws__endpoint *ep)
     return true;
 }
 
-static void connected(struct hws__endpoint *ep)
+static void end_connect(struct hws__endpoint *ep, int32_t status)
 {
     struct hws__op *op = ep->connect;
 
     ep->connect = NULL;
-    hws__op_finish(op, HWS_OK);
+    hws__op_finish(op, status);
+    hws__address_turn(ep);
+}
+
+static void connected(struct hws__endpoint *ep)
+{
+    end_connect(ep, HWS_OK);
 }
 
 bool hws__endpoint_unwanted(const struct hws__endpoint *ep)
@@ -416,10 +421,7 @@ static void force(struct hws__endpoint *ep)
     hws__rma_end(ep, ep->failed ? ep->status : HWS_E_CANCELED);
     hws__credit_end(ep, ep->failed ? ep->status : HWS_E_CANCELED);
     if (ep->connect != NULL) {
-        struct hws__op *op = ep->connect;
-
-        ep->connect = NULL;
-        hws__op_finish(op, ep->failed ? ep->status : HWS_E_CANCELED);
+        end_connect(ep, ep->failed ? ep->status : HWS_E_CANCELED);
     }
     drop_unfetched(ep);
     hws__endpoint_detach(ep);
@@ -580,10 +582,7 @@ static void handle_failure(struct hws__endpoint *ep)
     hws__endpoint_detach(ep);
     ep->deadline = 0;
     if (ep->connect != NULL) {
-        struct hws__op *op = ep->connect;
-
-        ep->connect = NULL;
-        hws__op_finish(op, ep->status);
+        end_connect(ep, ep->status);
         return;
     }
     if (ep->server && !was_open && !ep->closing) {
@@ -637,7 +636,7 @@ void hws__endpoint_step(struct hws__endpoint *ep)
     if (ep->ucx_error) {
         ucx_failed(ep);
     }
-    if (ep->first_hello != NULL && !ep->failed && !ep->closing) {
+    if ((ep->first_hello != NULL || ep->awaits_turn) && !ep->failed && !ep->closing) {
         hws__address_step(ep);
     }
     if (ep->upgrade.due && !ep->failed && !ep->closing) {

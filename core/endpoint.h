@@ -58,6 +58,9 @@ struct hws__endpoint {
     bool accepted;   /* the application said yes */
     bool by_address; /* server: the peer knows our address, there is no listener */
     int address_kind;
+    uint64_t number;      /* of the dial, see pairing.h; server: of the peer's */
+    uint64_t dialled;     /* client: UCX's number of the UCX worker that the address is of */
+    bool awaits_turn;     /* it is in hws__worker.dials */
     void *worker_address; /* where to, see waddress.c; or the peer's offer, see upgrade.h */
     void *first_hello;    /* server: to go on with, see waddress.c */
     uint16_t dial_port;   /* this end's, of the dial */
@@ -81,7 +84,7 @@ struct hws__endpoint {
     uint32_t op_count;
 
     struct hws__list link;      /* of the worker */
-    struct hws__list wait_link; /* hws__worker.waiting */
+    struct hws__list wait_link; /* hws__worker.waiting or .dials */
     struct hws__list attention;
     struct hws__sink sink;
     struct hws__list notices; /* for DISCONNECTED and CLOSED */

@@ -40,9 +40,9 @@ struct search {
     struct half at[MANY];
 };
 
-/* The kernel's struct tcp_info, whose end the headers of some systems do not know. */
+/* The kernel's struct tcp_info, of which each system's headers know more or less. */
 struct counts {
-    struct tcp_info known;
+    uint64_t known[13];
     uint64_t rates[2], acked, received;
     uint32_t segments[2], unsent, others[3];
     uint64_t times[4];

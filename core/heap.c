@@ -1,4 +1,5 @@
 #include "heap.h"
+#include "progress.h"
 #include <stdlib.h>
 
 static void put(struct hws__worker *w, uint32_t i, struct hws__op *op)
@@ -54,6 +55,7 @@ bool hws__heap_add(struct hws__worker *w, struct hws__op *op)
         return false;
     }
     up(w, w->heap_size++, op);
+    hws__due_at(w, op->deadline);
     return true;
 }
 

@@ -42,7 +42,8 @@ struct control {
     int32_t code;
     uint32_t reason; /* HWS_REASON_* of the sender */
     uint64_t host, pid;
-    uint64_t sequence; /* of a flush or a multi-buffer message */
+    uint64_t
+        sequence; /* of a flush or a multi-buffer message; of a dial by address, see pairing.h */
     unsigned char nonce[HWS__NONCE], proof[HWS__PROOF];
     uint64_t multi_bytes_max; /* the sender takes multi-buffer messages up to here */
     uint32_t multi_count_max;
@@ -164,7 +165,7 @@ static void send_control(struct hws__endpoint *ep, struct control *c, enum type 
 void hws__hello_start(struct hws__endpoint *ep)
 {
     struct hws__uworker *u = ep->reason == HWS_REASON_ADDRESS ? ep->uworker : ep->upgrade.offer;
-    struct control c = {0};
+    struct control c = {.sequence = ep->number};
 
     ep->hello_seen = false; /* an earlier dial of the same endpoint may have come as far */
     if (ep->worker->context->psk != NULL) {
@@ -516,7 +517,7 @@ ucs_status_t hws__control_cb(void *arg, const void *header, size_t header_length
 
     if (ep == NULL && u->role == HWS__ADDRESS && is_control(&m, data, length, param->recv_attr) &&
         m.type == HELLO) {
-        hws__address_hello(u, header, header_length, &m, sizeof m);
+        hws__address_hello(u, header, header_length, m.sequence, &m, sizeof m);
         return UCS_OK;
     }
     if (ep == NULL || ep->failed) {

@@ -1,5 +1,6 @@
 #include "lost.h"
 #include "endpoint.h"
+#include "progress.h"
 #include "sockets.h"
 #include "worker.h"
 
@@ -16,6 +17,7 @@ void hws__lost_expect(struct hws__uworker *u)
 
     if (u->by_tcp && w->lost_due == UINT64_MAX) {
         w->lost_due = w->slow_at + HWS__LOST_NS;
+        hws__due_at(w, w->lost_due);
     }
 }
 

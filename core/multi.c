@@ -103,9 +103,9 @@ void hws__multi_release(struct hws__message *m)
     hws__list_append(&m->worker->free_multis, &x->link);
 }
 
-void hws__multi_unclaimed(const hws_multi_detail *detail)
+void hws__multi_unclaimed(hws_id buffer)
 {
-    struct hws__message *m = hws__obj_find(&hws__objects, detail->buffer);
+    struct hws__message *m = hws__obj_find(&hws__objects, buffer);
 
     if (m != NULL) {
         hws__list_remove(&m->order_worker);

@@ -143,7 +143,7 @@ void hws__multi_moved(struct hws__multi *x, const void *from, uint64_t length);
 /** Give back what a message holds; part of hws__message_release(). */
 void hws__multi_release(struct hws__message *m);
 /** Nobody will take an operation's result: release the buffer in it. */
-void hws__multi_unclaimed(const hws_multi_detail *detail);
+void hws__multi_unclaimed(hws_id buffer);
 /** The UCX worker of a receive was destroyed: nothing touches the memory any more. */
 void hws__multi_orphan(struct hws__op *op);
 /** The peer refused a message of ours. */

@@ -137,6 +137,7 @@ static void end(struct hws__multi *x, int32_t code)
     }
     if (code == HWS_OK && x->ours) {
         op->record = hand_out(x);
+        op->tag = x->detail.buffer;
         op->event_flags |= HWS_EVENT_FLAG_BUFFER;
     } else {
         hws__message_release(x->message);
@@ -343,6 +344,7 @@ void hws__multi_meet(struct hws__op *op, struct hws__multi *x)
         op->done_length = x->detail.total;
         op->event_flags |= flags_of(x);
         op->record = hand_out(x);
+        op->tag = x->detail.buffer;
         hws__op_finish(op, HWS_OK);
         return;
     }

@@ -413,10 +413,19 @@ static int32_t send_any(struct hws__post *p, uint64_t *total, uint64_t *price)
     int32_t r;
 
     if ((*price = write_small(p->ep, p->tag, p->header, p->mask, p->am_id, total)) != 0) {
-        if ((r = check_limits(p, *total)) < 0 || (r = may_go(p, *price)) != HWS_DONE) {
+        if ((r = check_limits(p, *total)) < 0) {
             return r;
         }
-        return (op = hws__op_next(p)) == NULL ? HWS_E_TOO_MANY : post_list(p, op, *price);
+        if (!hws__credit_fits(&p->ep->credit, HWS__CREDIT_MULTI, *price)) {
+            if ((r = hws__credit_wait(p, HWS__CREDIT_MULTI, *price)) != HWS_DONE) {
+                return r;
+            }
+            /* What arrived meanwhile may have let another message go, by the same memory. */
+            *price = write_small(p->ep, p->tag, p->header, p->mask, p->am_id, total);
+        }
+        if (*price != 0) {
+            return (op = hws__op_next(p)) == NULL ? HWS_E_TOO_MANY : post_list(p, op, *price);
+        }
     }
     if ((r = make_plan(&plan, p)) < 0 || (r = check_limits(p, plan.total)) < 0) {
         return r;

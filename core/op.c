@@ -394,8 +394,16 @@ void hws__op_unlink(struct hws__op *op)
 
 void hws__op_unclaimed(struct hws__op *op)
 {
-    if (op->record != NULL && op->status >= 0) {
-        hws__multi_unclaimed(op->record);
+    struct hws__message *m;
+
+    if (!hws__op_carries(op)) {
+        return;
+    }
+    if (op->record != NULL) {
+        hws__multi_unclaimed(op->tag);
+    } else if (hws__id_kind(op->source) == HWS_KIND_MESSAGE &&
+               (m = hws__obj_find(&hws__objects, op->source)) != NULL) {
+        hws__message_drop(m);
     }
 }
 

@@ -91,7 +91,9 @@ struct hws__op {
     uint64_t done_length;
     uint64_t done_tag;
     const char *detail;
-    const void *record;         /* what the event's detail is on success, and after HWS_E_CUDA */
+    /* What the event's detail is on success, and after HWS_E_CUDA. It may be gone with the worker before the operation is
+     * claimed; `tag` is the id of the buffer then. */
+    const void *record;
     struct hws__message *multi; /* of a multi-buffer receive that waits for parts */
     void *ucx;                  /* the UCX request */
     void *extra;                /* memory to free at the end (long headers, long iov) */
@@ -205,6 +207,14 @@ void hws__op_finish(struct hws__op *op, int32_t status);
 void hws__op_finish_now(struct hws__op *op, int32_t status);
 /** Call the callback of one that ended, and give it back. Owner only. */
 void hws__op_tell(struct hws__op *op);
+/** Whether the result of an ended operation brings an object: a buffer, or the message itself. */
+static inline bool hws__op_carries(const struct hws__op *op)
+{
+    return (op->record != NULL ||
+            ((op->flags & HWS_OP_TAKE) != 0 && op->kind == HWS_EVENT_TAG_RECV)) &&
+           op->status >= 0;
+}
+
 /** Nobody will see the result of an ended operation: give back what it holds. Owner only. */
 void hws__op_unclaimed(struct hws__op *op);
 /** Take it out of the match and deadline structures; part of hws__op_finish(). */

@@ -68,7 +68,9 @@ int32_t hws__post_settle(struct hws__post *p, int32_t r, hws_id *out)
         op->done_length = p->done_length;
         op->done_tag = p->done_tag;
         op->event_flags = p->done_flags;
-        op->record = p->done_record;
+        if ((op->record = p->done_record) != NULL) {
+            op->tag = ((const hws_multi_detail *)op->record)->buffer;
+        }
         if (out != NULL) {
             *out = atomic_load_explicit(&op->id, memory_order_relaxed);
         }

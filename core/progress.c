@@ -539,6 +539,13 @@ static void set_timer(struct hws__worker *w, uint64_t deadline)
     }
 }
 
+void hws__due_at(struct hws__worker *w, uint64_t when)
+{
+    if (hws__asleep(w) && (w->timer_at == 0 || when < w->timer_at)) {
+        set_timer(w, when);
+    }
+}
+
 int32_t hws__arm(struct hws__worker *w)
 {
     uint64_t deadline;

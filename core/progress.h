@@ -102,6 +102,8 @@ int hws__sleep(struct hws__worker *w, uint64_t timeout_ns, int extra_fd);
 /** Progress until nothing is left, then arm; 0 or HWS_E_BUSY. */
 int32_t hws__arm(struct hws__worker *w);
 
+/** Something new is due then: who sleeps in the worker, or waits for its descriptor, wakes in time for it. Owner only. */
+void hws__due_at(struct hws__worker *w, uint64_t when);
 /** Wake the threads that sleep in the worker, if any. Any thread. */
 void hws__wake(struct hws__worker *w);
 /**

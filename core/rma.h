@@ -54,6 +54,8 @@ void hws__rma_copy(const struct hws__post *p, const struct hws__rkey *k, uint64_
 
 /** More than this is not copied at once. */
 #define HWS__RMA_AT_ONCE (4u << 20)
+/** hws__op.mask of an operation that waits for an answer of the peer's; for others it is the remote address. */
+#define HWS__RMA_ASKED UINT64_MAX
 
 /** Copy in pieces, from now on: 0 or an error. */
 int32_t hws__rma_copy_long(struct hws__post *p, struct hws__rkey *k, uint64_t bytes);

@@ -326,6 +326,7 @@ static void take(struct hws__post *p, struct hws__rma_job *job)
 
     op->stage = HWS__STAGE_OWN;
     op->job = job;
+    op->mask = HWS__RMA_ASKED;
     op->done_length = p->done_length;
     job->msg.op = atomic_load_explicit(&op->id, memory_order_relaxed);
 }

@@ -132,7 +132,7 @@ static struct hws__op *asked(const struct hws__endpoint *ep, const struct hws__r
 {
     struct hws__op *op = hws__id_kind(m->op) == HWS_KIND_OP ? hws__op_find(m->op) : NULL;
 
-    return op != NULL && op->ep == ep && op->kind == kind &&
+    return op != NULL && op->ep == ep && op->kind == kind && op->mask == HWS__RMA_ASKED &&
                    (op->stage == HWS__STAGE_OWN || op->stage == HWS__STAGE_UCX)
                ? op
                : NULL;
@@ -162,7 +162,7 @@ static void on_data(struct hws__endpoint *ep, const struct hws__rma_msg *m, cons
     if (op == NULL) {
         return;
     }
-    if (at != op->done_length || length > op->tag - at) {
+    if (at != op->done_length || at > op->tag || length > op->tag - at) {
         hws__endpoint_fail(ep, HWS_E_PROTOCOL, "an answer of the wrong length");
         return;
     }

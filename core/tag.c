@@ -451,6 +451,9 @@ static int32_t message_recv_run(struct hws__post *p)
     if (p->opts->memory_kind == HWS_MEMORY_CUDA) {
         return hws__fail(HWS_E_BUFFER_KIND, p->tag, "receives into host memory only, so far");
     }
+    if (p->opts->flags & HWS_OP_TAKE) {
+        return hws__fail(HWS_E_INVALID, p->tag, "the message is taken already");
+    }
     p->source = m->ep_id;
     return hws__message_to(p, m);
 }

@@ -112,6 +112,7 @@ static void close_ucx(struct hws__uworker *u)
         hws__tcp_context_leave(u->context, u->tcp);
     }
     hws__raw_free(u);
+    hws__pairings_free(&u->pairings);
     free(u->eps);
 }
 

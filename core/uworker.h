@@ -11,6 +11,7 @@
 
 #include "acceptor.h"
 #include "half_made.h"
+#include "pairing.h"
 #include "list.h"
 #include <hawser.h>
 #include <stdbool.h>
@@ -72,6 +73,7 @@ struct hws__uworker {
     struct hws__endpoint *only; /* isolated: its endpoint, or null while it is a spare */
     struct hws__endpoint **eps; /* shared: open addressing by ucp_ep_h */
     uint32_t ep_slots, ep_count;
+    struct hws__pairings pairings; /* for addresses */
     uint32_t lines; /* shared: connections that only tell of the peer's end, see upgrade.h */
     uint64_t max_header;
     struct raw_id *raw_ids; /* raw.c */

@@ -32,7 +32,7 @@ static int32_t install(struct hws__worker *w, hws_id id, int kind, struct hws__u
                    ? HWS_OK
                    : hws__fail(HWS_E_CLOSING, id, "the worker is closing");
     }
-    u->raw = kind != HWS__ADDRESSED_HELLO;
+    u->raw = kind < HWS__ADDRESSED_HELLO;
     if ((r = hws__uworker_adopt(w, u)) < 0) {
         hws__list_remove(&u->link);
         hws__uworker_destroy(u);
@@ -215,15 +215,55 @@ int32_t hws_blob_pack(hws_id worker, uint32_t flags, const hws_blob_item *items,
     return pack(worker, flags, items, count, blob, size, needed);
 }
 
+static bool dials(const struct hws__endpoint *ep, uint64_t whom)
+{
+    return ep->address_kind == HWS__ADDRESSED_DIALS && ep->dialled == whom &&
+           ep->phase == HWS__PHASE_HELLO && !ep->failed && !ep->closing;
+}
+
+/* Whether somebody else dials it: hellos that overtake each other would come out of turn (pairing.h). */
+static bool is_dialled(struct hws__worker *w, uint64_t whom)
+{
+    for (struct hws__list *n = w->endpoints.next; n != &w->endpoints; n = n->next) {
+        if (dials(hws__container(n, struct hws__endpoint, link), whom)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void start(struct hws__endpoint *ep)
 {
-    struct hws__uworker *u = ep->worker->addressed[ep->address_kind];
+    struct hws__worker *w = ep->worker;
+    struct hws__uworker *u = w->addressed[ep->address_kind];
 
     if (u == NULL) {
         hws__endpoint_fail(ep, HWS_E_CLOSING, "the worker is closing");
-        return;
+    } else if (ep->address_kind == HWS__ADDRESSED_DIALS && is_dialled(w, ep->dialled)) {
+        ep->phase = HWS__PHASE_WAITING;
+        ep->awaits_turn = true;
+        hws__list_append(&w->dials, &ep->wait_link);
+    } else {
+        hws__dial_address(ep, u, ep->worker_address);
     }
-    hws__dial_address(ep, u, ep->worker_address);
+}
+
+void hws__address_turn(struct hws__endpoint *ep)
+{
+    struct hws__list *turns = &ep->worker->dials;
+
+    if (ep->awaits_turn) {
+        ep->awaits_turn = false;
+        hws__list_remove(&ep->wait_link);
+    }
+    for (struct hws__list *n = turns->next; n != turns; n = n->next) {
+        struct hws__endpoint *next = hws__container(n, struct hws__endpoint, wait_link);
+
+        if (next->dialled == ep->dialled) {
+            hws__endpoint_attend(next);
+            return;
+        }
+    }
 }
 
 /* What the bytes are: a blob, or UCX's own for a plain UCX program. */
@@ -249,8 +289,9 @@ static int32_t read_address(struct hws__endpoint *ep, const void *address, uint6
         return hws__fail(HWS_E_NO_MEMORY, ep->worker->obj.id, "address");
     }
     memcpy(ep->worker_address, b.address, b.address_length);
-    ep->address_kind = kind_of(b.flags);
-    ep->raw = ep->address_kind != HWS__ADDRESSED_HELLO;
+    ep->raw = (b.flags & HWS_ADDRESS_HELLO) == 0;
+    ep->address_kind = ep->raw ? kind_of(b.flags) : HWS__ADDRESSED_DIALS;
+    ep->dialled = b.worker;
     ep->lazy = flags & HWS_ENDPOINT_LAZY;
     if (ep->lazy && !ep->raw) {
         return hws__fail(HWS_E_INVALID, ep->worker->obj.id, "this address has a hello to wait for");
@@ -300,14 +341,13 @@ int32_t hws_connect_address(hws_id worker, const void *address, uint64_t length,
     return hws__connect_post(ep, start, opts, out, op);
 }
 
-void hws__address_hello(struct hws__uworker *u, const void *address, uint64_t length,
-                        const void *hello, uint64_t hello_length)
+/* An endpoint for a peer that dials; nobody but its deadline has heard of it. */
+static struct hws__endpoint *answering(struct hws__worker *w)
 {
-    struct hws__worker *w = u->worker;
-    struct hws__endpoint *ep;
+    struct hws__endpoint *ep = hws__endpoint_new(w);
 
-    if (w->closing || length == 0 || (ep = hws__endpoint_new(w)) == NULL) {
-        return;
+    if (ep == NULL) {
+        return NULL;
     }
     ep->server = true;
     ep->by_address = true;
@@ -315,27 +355,98 @@ void hws__address_hello(struct hws__uworker *u, const void *address, uint64_t le
     ep->reason = HWS_REASON_ADDRESS;
     ep->sink = w->sink;
     ep->phase = HWS__PHASE_WAITING;
+    return ep;
+}
+
+static void publish(struct hws__endpoint *ep)
+{
+    struct hws__worker *w = ep->worker;
+
+    hws__obj_publish(&hws__objects, &ep->obj);
+    hws__list_append(&w->endpoints, &ep->link);
+    HWS__COUNT(w, endpoints, 1);
+    hws__endpoint_deadline(ep, HWS__HELLO_NS);
+}
+
+void hws__address_hello(struct hws__uworker *u, const void *address, uint64_t length,
+                        uint64_t number, const void *hello, uint64_t hello_length)
+{
+    struct hws__worker *w = u->worker;
+    struct hws__endpoint *ep;
+
+    if (w->closing || length == 0 || (ep = answering(w)) == NULL) {
+        return;
+    }
     if ((ep->worker_address = hws__address_peer(address, length)) == NULL ||
         (ep->first_hello = malloc(hello_length)) == NULL) {
         hws__endpoint_forget(ep);
         return;
     }
     memcpy(ep->first_hello, hello, hello_length);
-    hws__obj_publish(&hws__objects, &ep->obj);
-    hws__list_append(&w->endpoints, &ep->link);
-    HWS__COUNT(w, endpoints, 1);
-    hws__endpoint_deadline(ep, HWS__HELLO_NS);
+    ep->number = number;
+    publish(ep);
     hws__endpoint_attend(ep);
 }
 
-void hws__address_step(struct hws__endpoint *ep)
+/* Dials that a peer may give up one after the other. */
+#define GIVEN_UP 1024u
+
+/* For a dial that was given up. Its hello may still come, by the endpoint that UCX pairs with it. */
+static bool skip_dial(struct hws__uworker *u, const void *address)
 {
+    struct hws__endpoint *ep = answering(u->worker);
+
+    if (ep == NULL) {
+        return false;
+    }
+    publish(ep);
+    hws__dial_address(ep, u, address);
+    return !ep->failed;
+}
+
+/* Have the next endpoint of UCX be the one that is paired with the peer's dial. False: it is none of them. */
+static bool await_turn(const struct hws__endpoint *ep, struct hws__uworker *u)
+{
+    const uint64_t *made;
+
+    while ((made = hws__pairing(u, ep->worker_address)) != NULL) {
+        if (ep->number - *made >= GIVEN_UP) { /* also where it is below */
+            return false;
+        }
+        if (ep->number == *made) {
+            return true;
+        }
+        if (!skip_dial(u, ep->worker_address)) {
+            return false;
+        }
+    }
+    return false;
+}
+
+static void answer(struct hws__endpoint *ep)
+{
+    struct hws__uworker *u = ep->worker->addressed[ep->address_kind];
     void *hello = ep->first_hello;
 
     ep->first_hello = NULL;
-    start(ep);
+    if (u != NULL && !await_turn(ep, u)) {
+        hws__endpoint_fail(ep, HWS_E_PROTOCOL, "the dial was given up, or is one of too many");
+    } else {
+        start(ep);
+    }
     if (!ep->failed) {
         hws__hello_resume(ep, hello);
     }
     free(hello);
+}
+
+void hws__address_step(struct hws__endpoint *ep)
+{
+    if (ep->first_hello != NULL) {
+        answer(ep);
+    } else if (!is_dialled(ep->worker, ep->dialled)) {
+        ep->awaits_turn = false;
+        hws__list_remove(&ep->wait_link);
+        start(ep);
+    }
 }

@@ -220,7 +220,7 @@ static bool take(struct hws__op *op, hws_id id, hws_event *event, int32_t *statu
     w = op->worker;
     *status = op->status;
     result(op, id, event);
-    if (event == NULL && op->record != NULL && op->status >= 0) {
+    if (event == NULL && hws__op_carries(op)) {
         bool nested = hws__own(w);
 
         hws__op_unclaimed(op);
@@ -284,6 +284,8 @@ static bool wait_quick(struct hws__op *op, hws_id id, hws_event *event, int32_t 
         *status = op->status;
         if (event != NULL || op->status < 0) {
             result(op, id, event);
+        } else if (hws__op_carries(op)) {
+            hws__op_unclaimed(op);
         }
         hws__op_release(op);
         if (atomic_load_explicit(&w->waiters, memory_order_relaxed) != 0) {

@@ -51,6 +51,7 @@ static void init_lists(struct hws__worker *w)
                                  &w->listeners,
                                  &w->looks,
                                  &w->waiting,
+                                 &w->dials,
                                  &w->attention};
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {

@@ -143,7 +143,7 @@ struct hws__worker {
 
     struct hws__context *context;
     struct hws__uworker *main, *tcp;   /* null once the worker is closed */
-    struct hws__uworker *addressed[3]; /* for peers that connect by address, see waddress.h */
+    struct hws__uworker *addressed[4]; /* for peers that connect by address, see waddress.h */
     struct hws__scope address_scope;   /* receives and messages of those without a hello */
     uint64_t max_header;
     bool tcp_coming;
@@ -154,8 +154,9 @@ struct hws__worker {
     bool idle_look;        /* somebody will look whether it still is */
     struct hws__list endpoints;
     struct hws__list listeners;
-    struct hws__list looks;     /* for silent connections, see strangers.c */
-    struct hws__list waiting;   /* endpoints that wait for an isolated or a TCP worker */
+    struct hws__list looks;   /* for silent connections, see strangers.c */
+    struct hws__list waiting; /* endpoints that wait for an isolated or a TCP worker */
+    struct hws__list dials; /* that wait for an earlier dial of the same address, see waddress.h */
     struct hws__list attention; /* endpoints with something to do after the sweep */
     struct hws__am_handler *handlers[HWS_AM_ID_MAX + 1];
     struct hws__sink sink;

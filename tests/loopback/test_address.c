@@ -417,6 +417,89 @@ CASE(hello)
     t_pair_close(&pair);
 }
 
+/* Who of several workers hears of how many, and talks to them. */
+static void accept_and_talk(t_pair *pair, int side, const hws_id *dialled, int count)
+{
+    t_record *record = &pair->record[side];
+    t_seen seen;
+
+    UNTIL(pair, t_record_kinds(record, HWS_EVENT_ACCEPTED, 0) == (uint32_t)count);
+    for (int i = 0; i < count; i++) {
+        CHECK(t_record_find(record, HWS_EVENT_ACCEPTED, 0, (uint32_t)i, &seen));
+        CHECK_EQ(t_endpoint_info(seen.event.source).reason, HWS_REASON_ADDRESS);
+        exchange(pair, dialled[i], pair->worker[side], 100 * (uint64_t)i);
+    }
+}
+
+/* Two who dial each other at once, each more than once: none is taken for the other. */
+CASE(hello_of_both_at_once)
+{
+    enum { EACH = 3 };
+    t_pair pair;
+    bytes b[2];
+    hws_id ep[2][EACH], op[2][EACH];
+
+    t_pair_listen(&pair, NULL);
+    for (int side = 0; side < 2; side++) {
+        b[side] = address_of(pair.worker[side], HWS_ADDRESS_HELLO);
+    }
+    for (int i = 0; i < EACH; i++) {
+        for (int side = 0; side < 2; side++) {
+            const bytes *to = &b[!side];
+
+            CHECK_OK(hws_connect_address(pair.worker[side], to->data, to->length, NULL, NULL,
+                                         &ep[side][i], &op[side][i]));
+        }
+    }
+    for (int i = 0; i < EACH; i++) {
+        WAIT_OK(&pair, op[0][i]);
+        WAIT_OK(&pair, op[1][i]);
+    }
+    accept_and_talk(&pair, 0, ep[1], EACH);
+    accept_and_talk(&pair, 1, ep[0], EACH);
+    t_pair_close(&pair);
+}
+
+/* Dials that are given up before they are answered leave those after them alone. */
+CASE(hello_after_one_that_was_given_up)
+{
+    t_pair pair;
+    bytes b;
+    t_seen seen;
+
+    t_pair_listen(&pair, NULL);
+    b = address_of(pair.worker[1], HWS_ADDRESS_HELLO);
+    for (int i = 0; i < 5; i++) {
+        hws_id given_up, op, client;
+
+        CHECK_OK(hws_connect_address(pair.worker[0], b.data, b.length, NULL, NULL, &given_up, &op));
+        for (int step = 0; step < i; step++) {
+            t_pair_step(&pair);
+        }
+        CHECK_OK(hws_abort(given_up));
+        client = dial(&pair, 0, &b, 0);
+        exchange(&pair, client, pair.worker[1], 100);
+        UNTIL(&pair, t_record_find(&pair.record[1], HWS_EVENT_ACCEPTED, 0, (uint32_t)i, &seen));
+        CHECK_OK(hws_close(client));
+        (void)WAIT(&pair, op);
+    }
+    t_pair_close(&pair);
+}
+
+/* A worker connects to itself. */
+CASE(hello_to_itself)
+{
+    t_pair pair;
+    bytes b;
+    hws_id client;
+
+    t_pair_listen(&pair, NULL);
+    b = address_of(pair.worker[0], HWS_ADDRESS_HELLO);
+    client = dial(&pair, 0, &b, 0);
+    accept_and_talk(&pair, 0, &client, 1);
+    t_pair_close(&pair);
+}
+
 CASE(blobs)
 {
     static const hws_blob_item items[] = {{7, "remote key", 10}, {8, NULL, 0}, {9, "x", 1}};

@@ -52,7 +52,18 @@ static int buffer_get(PyObject *self, Py_buffer *view, int flags)
         PyErr_SetString(PyExc_BufferError, "the worker of this buffer is closed");
         return -1;
     }
-    return PyBuffer_FillInfo(view, self, b->length != 0 ? b->data : nothing, b->length, 0, flags);
+    if (PyBuffer_FillInfo(view, self, b->length != 0 ? b->data : nothing, b->length, 0, flags) <
+        0) {
+        return -1;
+    }
+    b->core->views++;
+    return 0;
+}
+
+static void buffer_let_go(PyObject *self, Py_buffer *view)
+{
+    (void)view;
+    ((struct buffer *)(void *)self)->core->views--;
 }
 
 static Py_ssize_t buffer_length(PyObject *self)
@@ -122,6 +133,7 @@ int buffer_import(PyObject *module)
         {NULL, NULL, NULL, NULL, NULL}};
     static PyType_Slot slots[] = {{Py_tp_dealloc, buffer_dealloc},
                                   {Py_bf_getbuffer, buffer_get},
+                                  {Py_bf_releasebuffer, buffer_let_go},
                                   {Py_sq_length, buffer_length},
                                   {Py_tp_methods, methods},
                                   {Py_tp_getset, members},

@@ -184,13 +184,14 @@ static PyObject *connect_to(PyObject *self, PyObject *args)
 static PyObject *am_handler(PyObject *self, PyObject *args)
 {
     hws_am_opts o = {.struct_size = sizeof o};
-    unsigned am_id, flags;
+    Py_ssize_t am_id;
     PyObject *worker;
     struct core *c;
+    unsigned flags;
     int on;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "OIIp:am_handler", &worker, &am_id, &flags, &on) ||
+    if (!PyArg_ParseTuple(args, "OnIp:am_handler", &worker, &am_id, &flags, &on) ||
         (c = core_of(worker)) == NULL) {
         return NULL;
     }
@@ -198,7 +199,9 @@ static PyObject *am_handler(PyObject *self, PyObject *args)
     if (on) {
         o.sink = (hws_sink){.callback = core_event, .callback_arg = c};
     }
-    return checked(hws_am_handler(c->id, am_id, on ? &o : NULL));
+    return checked(
+        hws_am_handler(c->id, am_id >= 0 && am_id <= HWS_AM_ID_MAX ? (uint32_t)am_id : UINT32_MAX,
+                       on ? &o : NULL));
 }
 
 /* buffer(worker, length) */

@@ -76,6 +76,7 @@ struct core {
     PyObject *length;         /* the bytes that the last receive gave, as an int; the worker's */
     uint64_t length_was;      /* and plainly */
     uint32_t ops;             /* operations that hold a reference together; GIL */
+    uint32_t views; /* of buffers of the library, whose memory ends with the worker; GIL */
     struct binding *bindings;
     bool closed;
     uint32_t spin_ns, spin_now; /* how long an await spins; adapted to what came of it */

@@ -113,8 +113,8 @@ PyObject *py_memory(PyObject *self, PyObject *args)
         memory_get(object, writable, &m) < 0) {
         return NULL;
     }
-    r = Py_BuildValue("KKI", (unsigned long long)(uintptr_t)m.data, (unsigned long long)m.length,
-                      m.kind);
+    r = Py_BuildValue("KKIO", (unsigned long long)(uintptr_t)m.data, (unsigned long long)m.length,
+                      m.kind, m.owner != NULL ? m.owner : Py_None);
     memory_release(&m);
     return r;
 }

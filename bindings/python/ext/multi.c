@@ -275,7 +275,8 @@ static PyObject *segments_fetch(PyObject *self, PyObject *args, PyObject *kwargs
         (held = hold(buffers, true, &segments, &count)) == NULL) {
         return NULL;
     }
-    if ((op = op_new(s->core, RESULT_NONE)) == NULL) {
+    /* Again: what gave the buffers is Python, and may have ended the message. */
+    if (listed(self) == NULL || (op = op_new(s->core, RESULT_NONE)) == NULL) {
         Py_DECREF(held);
         free(segments);
         return NULL;

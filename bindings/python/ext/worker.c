@@ -249,6 +249,12 @@ static PyObject *get_awaits(PyObject *self, void *unused)
                                      "awaits_slept", (unsigned long long)c->slept);
 }
 
+static PyObject *get_views(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyLong_FromUnsignedLong(core_in(self) != NULL ? core_in(self)->views : 0);
+}
+
 int worker_import(PyObject *module)
 {
     static PyMethodDef methods[] = {
@@ -265,6 +271,7 @@ int worker_import(PyObject *module)
         {"id", get_id, NULL, "Id of the worker.", NULL},
         {"fd", get_fd, NULL, "Descriptor of an armed worker, -1 in the thread modes.", NULL},
         {"_awaits", get_awaits, NULL, NULL, NULL},
+        {"_views", get_views, NULL, NULL, NULL},
         {NULL, NULL, NULL, NULL, NULL}};
     static PyMemberDef members[] = {
         {"__weaklistoffset__", T_PYSSIZET, offsetof(struct worker, weak), READONLY, NULL},

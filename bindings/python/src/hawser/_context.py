@@ -87,8 +87,9 @@ class Context(Unique):
         if self._closed:
             return
         check_views(self)
+        nanoseconds = int(min(timeout, 1e9) * 1e9)
         self._closed = True
-        _core.close_wait(self.id, int(timeout * 1e9))
+        _core.close_wait(self.id, nanoseconds)
 
     @property
     def closed(self) -> bool:

@@ -89,8 +89,10 @@ class Worker(_core.Worker):
         return self._state == "closed"
 
     def _unused(self) -> bool:
-        """Whether everything that was made on it is closed."""
-        return not self._accepting and not self._leaving and all(x.closed for x in list(self._objects.values()))
+        """Whether everything that was made on it is closed, and nobody looks at memory that ends with it."""
+        if self._accepting or self._leaving or self._views:
+            return False
+        return all(x.closed for x in list(self._objects.values()))
 
     # ---- Events ----
 
@@ -122,6 +124,7 @@ class Worker(_core.Worker):
     def _end(self) -> None:
         self._state = "closed"
         self._leaving.clear()
+        self._peers.fail(_errors.ErrorCode.CLOSING, "the worker is closed")
         self._closed()
         if self._closing is not None:
             self._closing._end()
@@ -149,11 +152,12 @@ class Worker(_core.Worker):
         gets it. The handler is called where progress is made and must not block. A message for which
         there is no memory, or whose sender is lost meanwhile, is an exception of the event loop's.
         """
+        # First: an id that cannot be is refused there.
+        _core.am_handler(self, id, c.AmFlag.DEFER if defer else 0, handler is not None)
         if handler is None:
             self._handlers.pop(id, None)
         else:
             self._handlers[id] = handler
-        _core.am_handler(self, id, c.AmFlag.DEFER if defer else 0, handler is not None)
 
     def _am_arrived(
         self,
@@ -226,7 +230,10 @@ class Worker(_core.Worker):
 
     def accept(self) -> _core.Operation[Any]:
         """The Endpoint of the next peer that came by an address with a hello."""
-        return self._peers.get()
+        operation = self._peers.get()
+        if self._state != "open":
+            self._peers.fail(_errors.ErrorCode.CLOSING, "the worker is closed")
+        return operation
 
     # ---- Others ----
 
