@@ -59,6 +59,7 @@ class Worker:
     id: int
     fd: int
     _awaits: dict[str, int]
+    _views: int
     def _open(
         self,
         context: int,
