@@ -640,4 +640,76 @@ CASE(submitted_sends_wait_as_well)
     t_pair_close(&pair);
 }
 
+static hws_id send_text(hws_id endpoint, uint64_t tag, const char *text, const hws_op_opts *opts)
+{
+    hws_segment segment = {.base = (void *)(uintptr_t)text, .length = strlen(text) + 1};
+    hws_id op = 0;
+
+    CHECK(hws_multi_send(endpoint, tag, &segment, 1, NULL, opts, &op) >= 0);
+    return op;
+}
+
+static void receive_text(t_pair *pair, hws_id endpoint, uint64_t tag, const char *text)
+{
+    const hws_multi_detail *detail;
+    hws_event event = {0};
+    hws_id op = 0;
+
+    CHECK_OK(hws_multi_recv(endpoint, tag, ALL, NULL, NULL, &op));
+    for (uint64_t start = t_now(); hws_wait(op, 0, &event) == HWS_E_TIMED_OUT;) {
+        CHECK(t_now() - start < 20 * T_SECOND);
+        hws_worker_progress(pair->worker[1]);
+    }
+    detail = event.detail;
+    CHECK_OK(event.status);
+    CHECK_EQ(detail->count, 1);
+    CHECK(strcmp(detail->segments[0].base, text) == 0);
+    CHECK_OK(hws_close(detail->buffer));
+}
+
+/*
+ * Two connections by TCP share a UCX worker. A message on the one looks for credit, and what arrives then lets go
+ * of a message on the other as well: each keeps its data.
+ */
+CASE(messages_of_two_connections)
+{
+    static const hws_op_opts at_once = {.struct_size = sizeof at_once,
+                                        .flags = HWS_OP_DETACHED | HWS_OP_INLINE};
+    t_pair_opts opts = {.worker = {NULL, &tight}, .context_flags = HWS_CONTEXT_NO_SHARED_MEMORY};
+    hws_id client, server, wanted = 0, waits_for_credit;
+    const hws_multi_detail *detail;
+    t_pair pair;
+
+    t_pair_open(&pair, &opts);
+    t_pair_connect(&pair, &opts, &client, &server);
+    for (uint64_t i = 0; i < WINDOW; i++) {
+        send_text(pair.endpoint[0], i, "filler", &at_once);
+        send_text(client, i, "filler", &at_once);
+    }
+    t_pair_idle(&pair, QUIET);
+    CHECK_OK(hws_multi_recv(server, 99, ALL, NULL, NULL, &wanted));
+    waits_for_credit = send_text(client, 99, "for the second", NULL);
+    for (int i = 0; i < 3; i++) {
+        hws_worker_progress(pair.worker[0]); /* it asks */
+    }
+    for (int i = 0; i < 3000; i++) {
+        hws_worker_progress(pair.worker[1]); /* and is answered; the sender does not look yet */
+    }
+    for (uint64_t i = 0; i < WINDOW; i++) {
+        receive_text(&pair, pair.endpoint[1], i, "filler");
+    }
+    for (int i = 0; i < 3000; i++) {
+        hws_worker_progress(pair.worker[1]);
+    }
+    t_sleep(20 * T_MS);
+    (void)send_text(pair.endpoint[0], 7, "for the first", &at_once);
+    t_pair_idle(&pair, QUIET);
+    receive_text(&pair, pair.endpoint[1], 7, "for the first");
+    detail = WAIT_OK(&pair, wanted).detail;
+    CHECK(strcmp(detail->segments[0].base, "for the second") == 0);
+    CHECK_OK(hws_close(detail->buffer));
+    WAIT_OK(&pair, waits_for_credit);
+    t_pair_close(&pair);
+}
+
 CASES_MAIN

@@ -90,6 +90,30 @@ class Tensor:
         return self.array.__dlpack_device__()
 
 
+class Copies:
+    """DLPack by making a copy: each capsule owns new memory."""
+
+    def __dlpack__(self, **options):
+        return np.full(4 << 20, 7, np.uint8).__dlpack__(**options)  # so much that the system takes it back at once
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
+async def test_memory_of_a_capsule():
+    with hawser.Context(["tag", "rma"]) as context:
+        async with hawser.Worker(context) as worker, hawser.listen(host="127.0.0.1", worker=worker) as listener:
+            client = await hawser.connect("127.0.0.1", listener.port, worker=worker)
+            with context.mem_register(Copies()) as memory:
+                assert bytes(memory.buffer[:3]) == b"\7\7\7"
+            with context.mem_register(bytearray(4 << 20)) as memory, client.rkey_unpack(memory.rkey_pack()) as key:
+                with client.plan([("put", key, 0, Copies())]) as plan:
+                    await plan.post()
+                    await client.flush()
+                assert bytes(memory.buffer[-3:]) == b"\7\7\7"
+            await client.close()
+
+
 async def test_dlpack(pair):
     client, server = pair
     out, into = np.arange(6, dtype=np.float32).reshape(2, 3), np.zeros((2, 3), np.float32)

@@ -133,3 +133,31 @@ def test_a_port_that_is_none(port):
                 call(port, "127.0.0.1", worker=worker)
         with pytest.raises(TypeError):
             hawser.listen("80", "127.0.0.1", worker=worker)
+
+
+async def test_ids_of_active_messages(pair, worker):
+    """A wrong one is refused each time, and stands for no other."""
+    client, server = pair
+    for wrong in (1024, 5000, -1, 2**32 + 1):
+        for _ in range(2):
+            with pytest.raises(hawser.InvalidError):
+                server.recv_am(wrong)
+            with pytest.raises(hawser.InvalidError):
+                worker.am_handler(wrong, None)
+    await client.send_am(b"one", 1)
+    assert bytes((await server.recv_am(1))[1]) == b"one"
+
+
+async def test_a_fetch_whose_argument_ends_the_message(pair):
+    client, server = pair
+    sending = client.send_multi([b"hello", b"x" * 10], 1)
+    message = await server.recv_multi(1)
+
+    def buffers():
+        yield bytearray(5)
+        message.drop()
+        yield bytearray(10)
+
+    with pytest.raises(ValueError, match="dropped"):
+        message.fetch(buffers())
+    await sending

@@ -394,3 +394,28 @@ def test_loops_that_stand_still_hold_up_no_other(context):
             loop.run_until_complete(_talk(worker))
         for loop in loops:
             loop.close()
+
+
+def test_a_view_outlives_its_loop():
+    """A later loop's default worker has that of an earlier loop closed, with all memory of the library on it."""
+
+    async def fetch():
+        async with hawser.listen(host="127.0.0.1") as listener:
+            async with hawser.connect("127.0.0.1", listener.port) as client, await listener.accept() as server:
+                await client.send_am(b"a" * 8192)
+                _, data = await server.recv_am()
+                return memoryview(data)
+
+    def close_others():
+        asyncio.run(fetch()).release()
+        for thread in threading.enumerate():
+            if thread.name == "hawser-close":
+                thread.join()
+
+    view = asyncio.run(fetch())
+    workers = len(hawser._worker._defaults)
+    close_others()
+    assert bytes(view) == b"a" * 8192
+    view.release()
+    close_others()
+    assert len(hawser._worker._defaults) <= workers

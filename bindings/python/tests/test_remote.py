@@ -252,6 +252,33 @@ async def test_backlog_of_peers_by_address(context):
             await end.close()
 
 
+async def test_all_dial_each_other(context):
+    """By address, at once, and themselves, too."""
+    workers = [hawser.Worker(context) for _ in range(4)]
+    addresses = [worker.address() for worker in workers]
+    async with asyncio.timeout(60):
+        accepting = [worker.accept() for worker in workers for _ in addresses]
+        dials = [hawser.connect_address(address, worker=worker) for worker in workers for address in addresses]
+
+        async def over(dial):
+            return await dial
+
+        ends, accepted = await asyncio.gather(asyncio.gather(*map(over, dials)), asyncio.gather(*map(over, accepting)))
+        await asyncio.gather(*(end.send(b"%d" % i, 1) for i, end in enumerate(ends)))
+        assert sorted([int(await end.recv(tag=1)) for end in accepted]) == list(range(len(ends)))
+        for worker in workers:
+            await worker.close()
+
+
+async def test_accept_ends_with_the_worker(context):
+    worker = hawser.Worker(context)
+    waiting = worker.accept()
+    await worker.close()
+    for operation in (waiting, worker.accept()):
+        with pytest.raises(hawser.ClosingError):
+            await operation
+
+
 @pytest.mark.parametrize("hello", [True, False])
 async def test_addresses(context, hello):
     with context.mem_alloc(100) as memory:
