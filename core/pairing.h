@@ -1,7 +1,7 @@
 /*
  * Whose endpoint of UCX is whose. UCX pairs the endpoints that two UCX workers make to each other's address by their
  * numbers: the nth of one with the nth of the other, whoever asked for them. So the answer to the nth dial must be the
- * nth endpoint that is made to the dialler, also where an earlier dial was given up or its hello comes later.
+ * nth endpoint that is made to the dialler, also where an earlier dial was given up.
  */
 #ifndef HWS_CORE_PAIRING_H
 #define HWS_CORE_PAIRING_H

@@ -341,13 +341,14 @@ int32_t hws_connect_address(hws_id worker, const void *address, uint64_t length,
     return hws__connect_post(ep, start, opts, out, op);
 }
 
-/* An endpoint for a peer that dials; nobody but its deadline has heard of it. */
-static struct hws__endpoint *answering(struct hws__worker *w)
+void hws__address_hello(struct hws__uworker *u, const void *address, uint64_t length,
+                        uint64_t number, const void *hello, uint64_t hello_length)
 {
-    struct hws__endpoint *ep = hws__endpoint_new(w);
+    struct hws__worker *w = u->worker;
+    struct hws__endpoint *ep;
 
-    if (ep == NULL) {
-        return NULL;
+    if (w->closing || length == 0 || (ep = hws__endpoint_new(w)) == NULL) {
+        return;
     }
     ep->server = true;
     ep->by_address = true;
@@ -355,72 +356,40 @@ static struct hws__endpoint *answering(struct hws__worker *w)
     ep->reason = HWS_REASON_ADDRESS;
     ep->sink = w->sink;
     ep->phase = HWS__PHASE_WAITING;
-    return ep;
-}
-
-static void publish(struct hws__endpoint *ep)
-{
-    struct hws__worker *w = ep->worker;
-
-    hws__obj_publish(&hws__objects, &ep->obj);
-    hws__list_append(&w->endpoints, &ep->link);
-    HWS__COUNT(w, endpoints, 1);
-    hws__endpoint_deadline(ep, HWS__HELLO_NS);
-}
-
-void hws__address_hello(struct hws__uworker *u, const void *address, uint64_t length,
-                        uint64_t number, const void *hello, uint64_t hello_length)
-{
-    struct hws__worker *w = u->worker;
-    struct hws__endpoint *ep;
-
-    if (w->closing || length == 0 || (ep = answering(w)) == NULL) {
-        return;
-    }
+    ep->number = number;
     if ((ep->worker_address = hws__address_peer(address, length)) == NULL ||
         (ep->first_hello = malloc(hello_length)) == NULL) {
         hws__endpoint_forget(ep);
         return;
     }
     memcpy(ep->first_hello, hello, hello_length);
-    ep->number = number;
-    publish(ep);
+    hws__obj_publish(&hws__objects, &ep->obj);
+    hws__list_append(&w->endpoints, &ep->link);
+    HWS__COUNT(w, endpoints, 1);
+    hws__endpoint_deadline(ep, HWS__HELLO_NS);
     hws__endpoint_attend(ep);
 }
 
-/* Dials that a peer may give up one after the other. */
+/* So many dials in a row a peer may have given up. */
 #define GIVEN_UP 1024u
 
-/* For a dial that was given up. Its hello may still come, by the endpoint that UCX pairs with it. */
-static bool skip_dial(struct hws__uworker *u, const void *address)
+/* Have the next endpoint of UCX be the one that is paired with the peer's dial. False: it is none of them. */
+static bool await_turn(struct hws__endpoint *ep, struct hws__uworker *u)
 {
-    struct hws__endpoint *ep = answering(u->worker);
+    uint64_t *made = hws__pairing(u, ep->worker_address);
+    ucp_ep_h ucx;
 
-    if (ep == NULL) {
+    if (made == NULL || ep->number - *made >= GIVEN_UP) { /* also where it is below */
         return false;
     }
-    publish(ep);
-    hws__dial_address(ep, u, address);
-    return !ep->failed;
-}
-
-/* Have the next endpoint of UCX be the one that is paired with the peer's dial. False: it is none of them. */
-static bool await_turn(const struct hws__endpoint *ep, struct hws__uworker *u)
-{
-    const uint64_t *made;
-
-    while ((made = hws__pairing(u, ep->worker_address)) != NULL) {
-        if (ep->number - *made >= GIVEN_UP) { /* also where it is below */
+    while (*made < ep->number) {
+        if (hws__address_ep(ep, u, ep->worker_address, &ucx) != UCS_OK) {
             return false;
         }
-        if (ep->number == *made) {
-            return true;
-        }
-        if (!skip_dial(u, ep->worker_address)) {
-            return false;
-        }
+        (*made)++;
+        hws__uworker_cut(u, ucx);
     }
-    return false;
+    return true;
 }
 
 static void answer(struct hws__endpoint *ep)

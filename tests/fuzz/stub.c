@@ -68,6 +68,13 @@ static ucs_status_t ep_create(ucp_worker_h worker, const ucp_ep_params_t *params
     return UCS_ERR_UNREACHABLE;
 }
 
+static ucs_status_t address_query(ucp_address_t *address, ucp_worker_address_attr_t *attr)
+{
+    (void)address;
+    attr->worker_uid = 7;
+    return UCS_OK;
+}
+
 static ucs_status_t ep_query(ucp_ep_h ep, ucp_ep_attr_t *attr)
 {
     (void)ep, (void)attr;
@@ -123,6 +130,7 @@ struct stub *stub_get(void)
     hws__ucx.ucp_am_data_release = data_release;
     hws__ucx.ucp_am_recv_data_nbx = recv_data;
     hws__ucx.ucp_ep_create = ep_create;
+    hws__ucx.ucp_worker_address_query = address_query;
     hws__ucx.ucp_ep_query = ep_query;
     hws__ucx.ucs_status_string = status_string;
     the.context.host = 5;

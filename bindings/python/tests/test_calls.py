@@ -4,6 +4,7 @@ SANITIZED
 """
 
 import asyncio
+import math
 import threading
 
 import pytest
@@ -161,3 +162,19 @@ async def test_a_fetch_whose_argument_ends_the_message(pair):
     with pytest.raises(ValueError, match="dropped"):
         message.fetch(buffers())
     await sending
+
+
+def test_features_that_are_none():
+    for wrong in (["tag", "foo"], [None]):
+        with pytest.raises(ValueError, match="is no feature"):
+            hawser.Context(wrong)
+
+
+@pytest.mark.parametrize("timeout", [math.inf, 1e300])
+async def test_a_deadline_that_never_comes(worker, timeout):
+    async with hawser.listen(host="127.0.0.1", worker=worker) as listener:
+        client = await hawser.connect("127.0.0.1", listener.port, worker=worker, timeout=timeout)
+        server = await listener.accept()
+        with pytest.raises(hawser.TimedOutError):
+            await server.recv_am(timeout=0.01)
+        await asyncio.gather(client.close(), server.close())

@@ -97,3 +97,39 @@ def test_default_workers():
                 ep.send(ep.recv(tag=1), 2)
         thread.join(60)
         assert not thread.is_alive()
+
+
+def test_explicit_listener():
+    with hawser.Context() as context, hawser.Worker(context, progress="thread") as worker:
+        with hawser.sync.listen(host="127.0.0.1", worker=worker, explicit=True) as listener:
+            made = []
+
+            def dial(n):
+                for _ in range(n):
+                    try:
+                        made.append(hawser.sync.connect("127.0.0.1", listener.port, worker=worker, timeout=20))
+                    except hawser.RejectedError as e:
+                        made.append(e)
+
+            thread = threading.Thread(target=dial, args=(2,))
+            thread.start()
+            request = listener.accept(20)
+            assert isinstance(request, hawser.sync.Request) and request.info()
+            server = request.accept()
+            listener.accept(20).reject()
+            thread.join()
+            client, refused = made
+            assert isinstance(refused, hawser.RejectedError)
+            client.send(b"hello", 1)
+            assert server.recv(tag=1) == b"hello"
+            with pytest.raises(hawser.TimedOutError):
+                listener.accept(0.01)
+            client.close()
+            server.close()
+
+
+def test_iterating_a_listener_that_another_thread_closes():
+    with hawser.Context() as context, hawser.Worker(context, progress="thread") as worker:
+        listener = hawser.sync.listen(host="127.0.0.1", worker=worker)
+        threading.Timer(0.1, listener.close).start()
+        assert list(listener) == []

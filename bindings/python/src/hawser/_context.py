@@ -21,6 +21,14 @@ _FEATURES = {
 }
 
 
+def _bit(feature: str) -> int:
+    """Raises ValueError where there is no such feature."""
+    try:
+        return _FEATURES[feature]
+    except (KeyError, TypeError):
+        raise ValueError(f"{feature!r} is no feature: {', '.join(_FEATURES)}") from None
+
+
 class Context(Unique):
     """One UCX instance with its configuration. Workers are opened on it.
 
@@ -53,7 +61,7 @@ class Context(Unique):
     ) -> None:
         bits = 0
         for feature in features:
-            bits |= _FEATURES[feature]
+            bits |= _bit(feature)
         flags = 0 if shared_memory else c.ContextFlag.NO_SHARED_MEMORY
         flags |= c.ContextFlag.UCX_CONFIG_ONLY if ucx_config_only else 0
         pairs: list[str] = []
@@ -65,7 +73,7 @@ class Context(Unique):
 
     def has(self, feature: str) -> bool:
         """Whether it was opened with a feature."""
-        return bool(self._features & _FEATURES[feature])
+        return bool(self._features & _bit(feature))
 
     def mem_register(self, buffer: Any) -> RegisteredMemory:
         """Register a writable buffer, so that peers can reach it by its key; it is kept alive meanwhile.

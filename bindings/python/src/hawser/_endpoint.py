@@ -353,7 +353,7 @@ def connect_address(
 
 
 def _deadline(timeout: float | None) -> int:
-    return 0 if timeout is None else max(1, int(timeout * 1e9))
+    return 0 if timeout is None else max(1, int(min(timeout, 1e9) * 1e9))
 
 
 def _is_full(owner: Worker | Listener) -> bool:

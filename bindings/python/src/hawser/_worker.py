@@ -455,9 +455,14 @@ class _Keep:
 
 
 async def within(operation: _core.Operation[R], seconds: float) -> R:
-    """Await an operation that is not the library's; it is cancelled and TimeoutError raised after so long."""
+    """Await an operation that is not the library's; it is cancelled and TimedOutError raised after so long."""
     limit = getattr(_core.running_loop(), "hawser_wait_for", asyncio.wait_for)
-    result: R = await limit(operation, seconds)
+    try:
+        result: R = await limit(operation, seconds)
+    except TimeoutError as e:
+        if isinstance(e, _errors.HawserError):
+            raise
+        raise _errors.from_code(_errors.ErrorCode.TIMED_OUT, "the deadline passed") from None
     return result
 
 

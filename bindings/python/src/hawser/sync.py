@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from . import _constants as c
-from . import _core, _endpoint, _remote, _worker
+from . import _core, _endpoint, _errors, _remote, _worker
 from ._context import Context
 from ._objects import from_buffers, memory_for
 from ._unique import Unique
@@ -62,7 +62,7 @@ def _next(operation: _core.Operation[Any], timeout: float | None) -> Any:
         return operation.wait(timeout)
     except TimeoutError:
         if operation.cancel():
-            raise
+            raise _errors.from_code(_errors.ErrorCode.TIMED_OUT, "the deadline passed") from None
         return operation.wait()  # it came just now, or the connection was late itself
 
 
@@ -222,6 +222,25 @@ class Plan(_remote.Plan):
         return super().post(timeout, stream).wait()
 
 
+class Request(Unique):
+    """A peer that wants in: accept() or reject() it."""
+
+    def __init__(self, request: _endpoint.Request) -> None:
+        self.async_request = request
+
+    def info(self) -> dict[str, Any]:
+        """Who it is."""
+        return self.async_request.info()
+
+    def accept(self) -> Endpoint:
+        """Let it in."""
+        return Endpoint(self.async_request.accept().wait())
+
+    def reject(self) -> None:
+        """Turn it away; its connect() raises RejectedError."""
+        self.async_request.reject()
+
+
 class Listener(Unique):
     """Waits for peers: `for endpoint in listener`, or `listener.accept()`."""
 
@@ -230,13 +249,18 @@ class Listener(Unique):
         self.port = listener.port
         self.address = listener.address
 
-    def accept(self, timeout: float | None = None) -> Endpoint:
-        """The next peer; TimeoutError after `timeout` seconds."""
-        return Endpoint(_next(self.async_listener.accept(), timeout))
+    def accept(self, timeout: float | None = None) -> Any:
+        """The next peer: an Endpoint, or with listen(explicit=True) a Request. TimedOutError after `timeout` seconds."""
+        peer = _next(self.async_listener.accept(), timeout)
+        return Request(peer) if isinstance(peer, _endpoint.Request) else Endpoint(peer)
 
-    def __iter__(self) -> Iterator[Endpoint]:
+    def __iter__(self) -> Iterator[Any]:
         while not self.async_listener.closed:
-            yield self.accept()
+            try:
+                peer = self.accept()
+            except _errors.ClosingError:
+                return  # another thread has closed it
+            yield peer
 
     def info(self) -> dict[str, Any]:
         """Where it listens, and its counters."""
@@ -273,6 +297,7 @@ __all__ = [
     "Listener",
     "Plan",
     "RemoteKey",
+    "Request",
     "connect",
     "connect_address",
     "default_worker",
