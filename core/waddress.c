@@ -3,6 +3,7 @@
 #include "error.h"
 #include "guard.h"
 #include "hello.h"
+#include "host.h"
 #include "log.h"
 #include "options.h"
 #include "progress.h"
@@ -341,14 +342,13 @@ int32_t hws_connect_address(hws_id worker, const void *address, uint64_t length,
     return hws__connect_post(ep, start, opts, out, op);
 }
 
-void hws__address_hello(struct hws__uworker *u, const void *address, uint64_t length,
-                        uint64_t number, const void *hello, uint64_t hello_length)
+/* An endpoint for a peer that dials; nobody but its deadline has heard of it. */
+static struct hws__endpoint *answering(struct hws__worker *w)
 {
-    struct hws__worker *w = u->worker;
-    struct hws__endpoint *ep;
+    struct hws__endpoint *ep = hws__endpoint_new(w);
 
-    if (w->closing || length == 0 || (ep = hws__endpoint_new(w)) == NULL) {
-        return;
+    if (ep == NULL) {
+        return NULL;
     }
     ep->server = true;
     ep->by_address = true;
@@ -356,6 +356,28 @@ void hws__address_hello(struct hws__uworker *u, const void *address, uint64_t le
     ep->reason = HWS_REASON_ADDRESS;
     ep->sink = w->sink;
     ep->phase = HWS__PHASE_WAITING;
+    return ep;
+}
+
+static void publish(struct hws__endpoint *ep)
+{
+    struct hws__worker *w = ep->worker;
+
+    hws__obj_publish(&hws__objects, &ep->obj);
+    hws__list_append(&w->endpoints, &ep->link);
+    HWS__COUNT(w, endpoints, 1);
+    hws__endpoint_deadline(ep, HWS__HELLO_NS);
+}
+
+void hws__address_hello(struct hws__uworker *u, const void *address, uint64_t length,
+                        uint64_t number, const void *hello, uint64_t hello_length)
+{
+    struct hws__worker *w = u->worker;
+    struct hws__endpoint *ep;
+
+    if (w->closing || length == 0 || (ep = answering(w)) == NULL) {
+        return;
+    }
     ep->number = number;
     if ((ep->worker_address = hws__address_peer(address, length)) == NULL ||
         (ep->first_hello = malloc(hello_length)) == NULL) {
@@ -363,33 +385,47 @@ void hws__address_hello(struct hws__uworker *u, const void *address, uint64_t le
         return;
     }
     memcpy(ep->first_hello, hello, hello_length);
-    hws__obj_publish(&hws__objects, &ep->obj);
-    hws__list_append(&w->endpoints, &ep->link);
-    HWS__COUNT(w, endpoints, 1);
-    hws__endpoint_deadline(ep, HWS__HELLO_NS);
+    publish(ep);
     hws__endpoint_attend(ep);
 }
 
-/* So many dials in a row a peer may have given up. */
+/* So many dials in a row a peer may have given up, if so many descriptors are left. */
 #define GIVEN_UP 1024u
+#define ENOUGH_FDS 128
 
-/* Have the next endpoint of UCX be the one that is paired with the peer's dial. False: it is none of them. */
-static bool await_turn(struct hws__endpoint *ep, struct hws__uworker *u)
+/*
+ * For a dial that was given up. It stays for the time of a hello: with UCX 1.22 one that is closed at once takes the next
+ * endpoint to that peer along in some cases.
+ */
+static bool skip_dial(struct hws__uworker *u, const void *address)
 {
-    uint64_t *made = hws__pairing(u, ep->worker_address);
-    ucp_ep_h ucx;
+    struct hws__endpoint *ep = hws__fd_room(ENOUGH_FDS) ? answering(u->worker) : NULL;
 
-    if (made == NULL || ep->number - *made >= GIVEN_UP) { /* also where it is below */
+    if (ep == NULL) {
         return false;
     }
-    while (*made < ep->number) {
-        if (hws__address_ep(ep, u, ep->worker_address, &ucx) != UCS_OK) {
+    publish(ep);
+    hws__dial_address(ep, u, address);
+    return !ep->failed;
+}
+
+/* Have the next endpoint of UCX be the one that is paired with the peer's dial. False: it is none of them. */
+static bool await_turn(const struct hws__endpoint *ep, struct hws__uworker *u)
+{
+    const uint64_t *made;
+
+    while ((made = hws__pairing(u, ep->worker_address)) != NULL) {
+        if (ep->number - *made >= GIVEN_UP) { /* also where it is below */
             return false;
         }
-        (*made)++;
-        hws__uworker_cut(u, ucx);
+        if (ep->number == *made) {
+            return true;
+        }
+        if (!skip_dial(u, ep->worker_address)) {
+            return false;
+        }
     }
-    return true;
+    return false;
 }
 
 static void answer(struct hws__endpoint *ep)
