@@ -114,3 +114,14 @@ bool hws__address_is_here(const struct sockaddr_storage *a)
     }
     return here;
 }
+
+bool hws__address_has_route(const struct sockaddr_storage *a)
+{
+    int fd = socket(a->ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool has = fd < 0 || connect(fd, (const void *)a, hws__address_length(a)) == 0;
+
+    if (fd >= 0) {
+        close(fd);
+    }
+    return has;
+}

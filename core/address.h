@@ -25,6 +25,8 @@ struct sockaddr_storage hws__address_for_ucx(const struct sockaddr_storage *a);
 
 /** Whether a socket can be bound to the address; true also if that cannot be tried. */
 bool hws__address_is_here(const struct sockaddr_storage *a);
+/** Whether the system knows a way to the address; true also if it cannot be asked. Sends nothing. */
+bool hws__address_has_route(const struct sockaddr_storage *a);
 
 /**
  * Resolve into a new array, at most 32 entries.

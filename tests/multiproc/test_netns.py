@@ -211,6 +211,18 @@ def many_devices(hosts):
             assert run(*ip, "link", "del", a)
 
 
+def no_way(hosts):
+    """Where nobody listens, and where no way leads."""
+    inside = hosts.inside(1, "unshare", "--ipc")
+    assert refused(hosts.addresses[0], 9, prefix=inside) == "REFUSED"
+    assert refused("203.0.113.9", 9, prefix=inside) == "UNREACHABLE"
+    assert run("ip", "-n", hosts.names[1], "route", "add", "unreachable", "203.0.113.0/24")
+    try:
+        assert refused("203.0.113.9", 9, prefix=inside) == "UNREACHABLE"
+    finally:
+        assert run("ip", "-n", hosts.names[1], "route", "del", "unreachable", "203.0.113.0/24")
+
+
 def second_address(hosts):
     """UCX receives data at a device's first address only; the sides' ports decide who of the two begins. Whoever cannot
     connect is not told that nobody listens."""
@@ -312,6 +324,7 @@ CASES = (
     (device_later_than_both_beside_shared_memory, ("true",)),
     (behind_bridges, ("unshare", "--ipc", "true")),
     (many_devices, ("unshare", "--ipc", "true")),
+    (no_way, ("unshare", "--ipc", "true")),
     (second_address, ("unshare", "--ipc", "true")),
     (two_shared_memories_of_posix, ("unshare", "--mount", "sh", "-c", SMALL, "sh", "true")),
 )
