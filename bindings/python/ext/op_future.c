@@ -154,13 +154,16 @@ PyObject *op_cancel_message(PyObject *self, void *unused)
 PyObject *op_throw(PyObject *self, PyObject *args)
 {
     PyObject *type, *val = NULL, *tb = NULL;
+    struct op *op = (struct op *)(void *)self;
+    bool error;
 
     if (!PyArg_ParseTuple(args, "O|OO:throw", &type, &val, &tb)) {
         return NULL;
     }
-    /* A task throws the operation's own error into it, too; what interrupts tasks is no Exception. */
-    if (op_interrupt((struct op *)(void *)self,
-                     PyErr_GivenExceptionMatches(type, PyExc_Exception)) < 0) {
+    /* What interrupts tasks is no Exception. A task throws the operation's own error into it, too; and one of another
+     * loop, which may not await it, its own: the operation goes on for who may. */
+    error = PyErr_GivenExceptionMatches(type, PyExc_Exception);
+    if ((!error || op_over(op)) && op_interrupt(op, error) < 0) {
         return NULL;
     }
     if (PyExceptionInstance_Check(type)) {

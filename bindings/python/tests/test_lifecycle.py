@@ -419,3 +419,23 @@ def test_a_view_outlives_its_loop():
     view.release()
     close_others()
     assert len(hawser._worker._defaults) <= workers
+
+
+async def test_another_loop_may_not_await_it(pair):
+    """And who may goes on."""
+    client, server = pair
+    receiving = server.recv(bytearray(8), 1)
+
+    async def wait():
+        return await receiving
+
+    waiting = asyncio.ensure_future(wait())
+    await asyncio.sleep(0.01)
+
+    def elsewhere():
+        with pytest.raises(RuntimeError):
+            asyncio.run(wait())
+
+    await asyncio.get_running_loop().run_in_executor(None, elsewhere)
+    await client.send(b"hello", 1)
+    assert await asyncio.wait_for(waiting, 20) == 5

@@ -250,7 +250,7 @@ class Listener(Unique):
         self.address = listener.address
 
     def accept(self, timeout: float | None = None) -> Any:
-        """The next peer: an Endpoint, or with listen(explicit=True) a Request. TimedOutError after `timeout` seconds."""
+        """The next peer: an Endpoint, or with listen(explicit=True) a Request. TimedOutError after `timeout`."""
         peer = _next(self.async_listener.accept(), timeout)
         return Request(peer) if isinstance(peer, _endpoint.Request) else Endpoint(peer)
 
