@@ -240,6 +240,7 @@ PyMethodDef functions[] = {{"context_open", context_open, METH_VARARGS, NULL},
                            {"connect", connect_to, METH_VARARGS, NULL},
                            {"am_handler", am_handler, METH_VARARGS, NULL},
                            {"buffer", buffer_alloc, METH_VARARGS, NULL},
+                           {"hold_memory", py_hold_memory, METH_VARARGS, NULL},
                            {"memory", py_memory, METH_VARARGS,
                             "memory(object, writable=False)\n--\n\n"
                             "Address, bytes and kind of the memory that an operation would use."},

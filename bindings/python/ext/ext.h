@@ -185,6 +185,7 @@ int memory_get(PyObject *object, bool writable, struct memory *m);
 int memory_function(PyObject **function, const char *name);
 void memory_release(struct memory *m);
 PyObject *py_memory(PyObject *self, PyObject *args);
+PyObject *py_hold_memory(PyObject *self, PyObject *args);
 PyObject *py_pointer(PyObject *self, PyObject *object);
 
 /* core.c */

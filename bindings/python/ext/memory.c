@@ -113,6 +113,24 @@ PyObject *py_memory(PyObject *self, PyObject *args)
         memory_get(object, writable, &m) < 0) {
         return NULL;
     }
+    r = Py_BuildValue("KKI", (unsigned long long)(uintptr_t)m.data, (unsigned long long)m.length,
+                      m.kind);
+    memory_release(&m);
+    return r;
+}
+
+/* hold_memory(object, writable): the same, and what must be kept besides the object; or None. */
+PyObject *py_hold_memory(PyObject *self, PyObject *args)
+{
+    PyObject *object, *r;
+    struct memory m;
+    int writable;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Op:hold_memory", &object, &writable) ||
+        memory_get(object, writable, &m) < 0) {
+        return NULL;
+    }
     r = Py_BuildValue("KKIO", (unsigned long long)(uintptr_t)m.data, (unsigned long long)m.length,
                       m.kind, m.owner != NULL ? m.owner : Py_None);
     memory_release(&m);

@@ -580,6 +580,7 @@ async def test_what_a_dead_peer_raises(transports):
     message = bytearray(10)
     await ep.recv(message)
     waiting = [asyncio.ensure_future(ep.recv(message)), asyncio.ensure_future(ep.am_recv())]
+    await asyncio.sleep(0)  # both wait before the peer goes
     await ep.send(message)
     for one in waiting:
         with pytest.raises(ucp.exceptions.UCXCanceled):

@@ -28,7 +28,7 @@ _ACTIONS = {
 
 def hold(buffer: Any, writable: bool) -> tuple[int, int, int, Any]:
     """Address, bytes and kind of memory of an object, and what keeps it where it is."""
-    address, length, kind, owner = _core.memory(buffer, writable)
+    address, length, kind, owner = _core.hold_memory(buffer, writable)
     if owner is not None:  # a capsule of DLPack's, which may be all that keeps the memory
         return address, length, kind, (buffer, owner)
     kept = buffer
