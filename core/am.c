@@ -454,11 +454,6 @@ static int32_t am_send_run(struct hws__post *p)
     if (!ep->open && ep->credit.resumed != p) {
         return hws__endpoint_refuse(ep, p->source);
     }
-    if (p->mask > p->worker->max_header - HWS__AM_PREFIX) {
-        return hws__fail(HWS_E_TOO_BIG, p->source, "header of %llu bytes, at most %llu",
-                         (unsigned long long)p->mask,
-                         (unsigned long long)(p->worker->max_header - HWS__AM_PREFIX));
-    }
     if (__builtin_expect(!hws__credit_fits(&ep->credit, HWS__CREDIT_AM, bytes + p->mask), 0) &&
         (r = hws__credit_wait(p, HWS__CREDIT_AM, bytes + p->mask)) != HWS_DONE) {
         return r;
@@ -534,9 +529,10 @@ static __attribute__((noinline)) int32_t general_am(hws_id endpoint, uint32_t am
     if ((r = hws__post_endpoint(&p)) < 0) {
         return r;
     }
-    if (header_length > UINT32_MAX) {
-        return hws__fail(HWS_E_TOO_BIG, endpoint, "a header of %llu bytes",
-                         (unsigned long long)header_length);
+    if (header_length > p.worker->max_header - HWS__AM_PREFIX) {
+        return hws__fail(HWS_E_TOO_BIG, endpoint, "header of %llu bytes, at most %llu",
+                         (unsigned long long)header_length,
+                         (unsigned long long)(p.worker->max_header - HWS__AM_PREFIX));
     }
     if (am_id > HWS_AM_ID_MAX || (header == NULL && header_length != 0)) {
         return hws__fail(HWS_E_INVALID, endpoint, "am_id %u, at most %u, or a null header", am_id,

@@ -209,11 +209,13 @@ static uint32_t tcp_reason(const struct hws__endpoint *ep)
 /* With fewer descriptors left a dial did not fail because of the peer. */
 #define DIAL_FDS 8
 
-/* To the last address that was tried. */
-static bool has_route(const struct hws__endpoint *ep)
+/* There was no answer from the last address that was tried. */
+static int32_t unanswered(const struct hws__endpoint *ep)
 {
-    return ep->address_next == 0 || ep->addresses == NULL ||
-           hws__address_has_route(&ep->addresses[ep->address_next - 1]);
+    return ep->addresses == NULL || ep->address_next == 0 ||
+                   hws__address_has_route(&ep->addresses[ep->address_next - 1])
+               ? HWS_E_REFUSED
+               : HWS_E_UNREACHABLE;
 }
 
 /* What a failed dial means to the caller. UCX has one word for want of a descriptor here and for nobody there. */
@@ -228,13 +230,11 @@ static int32_t meaning(const struct hws__endpoint *ep, int32_t status, bool by_t
          * and then not twice, or when it has no descriptors left. */
         return by_tcp && !ep->raw ? HWS_E_PEER_VERSION : HWS_E_REJECTED;
     case HWS_E_UNREACHABLE: /* of the listener, or of the way that the data would go */
-        return ep->answered || !has_route(ep) ? HWS_E_UNREACHABLE : HWS_E_REFUSED;
+        return ep->answered ? HWS_E_UNREACHABLE : unanswered(ep);
     case HWS_E_NOT_CONNECTED:
     case HWS_E_IO:
     case HWS_E_CONNECTION_RESET: /* also UCX's word for a refusal that it meets while it sends */
-        return ep->answered     ? HWS_E_CONNECTION_RESET
-               : !has_route(ep) ? HWS_E_UNREACHABLE
-                                : HWS_E_REFUSED;
+        return ep->answered ? HWS_E_CONNECTION_RESET : unanswered(ep);
     default:
         return status;
     }

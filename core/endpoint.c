@@ -297,11 +297,6 @@ static void end_connect(struct hws__endpoint *ep, int32_t status)
     hws__address_turn(ep);
 }
 
-static void connected(struct hws__endpoint *ep)
-{
-    end_connect(ep, HWS_OK);
-}
-
 bool hws__endpoint_unwanted(const struct hws__endpoint *ep)
 {
     return ep->worker->context->no_network && ep->reason != HWS_REASON_ADDRESS &&
@@ -346,7 +341,7 @@ void hws__endpoint_opened(struct hws__endpoint *ep)
     } else if (ep->connect != NULL && ep->starting) {
         hws__endpoint_attend(ep);
     } else if (ep->connect != NULL) {
-        connected(ep);
+        end_connect(ep, HWS_OK);
     }
 }
 
@@ -631,7 +626,7 @@ void hws__endpoint_step(struct hws__endpoint *ep)
         late(ep);
     }
     if (ep->open && ep->connect != NULL) {
-        connected(ep); /* it was open before its posting was over */
+        end_connect(ep, HWS_OK); /* it was open before its posting was over */
     }
     if (ep->ucx_error) {
         ucx_failed(ep);

@@ -42,8 +42,7 @@ struct control {
     int32_t code;
     uint32_t reason; /* HWS_REASON_* of the sender */
     uint64_t host, pid;
-    uint64_t
-        sequence; /* of a flush or a multi-buffer message; of a dial by address, see pairing.h */
+    uint64_t sequence; /* of a flush, a multi-buffer message, or a dial: see pairing.h */
     unsigned char nonce[HWS__NONCE], proof[HWS__PROOF];
     uint64_t multi_bytes_max; /* the sender takes multi-buffer messages up to here */
     uint32_t multi_count_max;

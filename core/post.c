@@ -275,11 +275,6 @@ bool hws__wants_wake(const struct hws__worker *w)
     return w->pending_ucx != 0 || w->todo || w->tick >= HWS__TICK;
 }
 
-bool hws__post_wants_wake(const struct hws__post *p)
-{
-    return p->opts->timeout_ns != 0 || hws__wants_wake(p->worker);
-}
-
 /* The queue of the final event, with a place reserved in it. */
 static int32_t reserve(struct hws__post *p)
 {
@@ -351,7 +346,7 @@ static int32_t post_admitted(struct hws__post *p, hws_id *out)
         bool wake;
 
         r = hws__post_run(p, out);
-        wake = r == HWS_OK && hws__post_wants_wake(p);
+        wake = r == HWS_OK && hws__wants_wake(p->worker);
         hws__own_release(w);
         if (wake) {
             hws__wake(w);
@@ -422,7 +417,7 @@ static int32_t run_packaged(struct hws__post *p, hws_id *out)
     if (r < 0) {
         hws__op_release(op);
     }
-    wake = r >= 0 && hws__post_wants_wake(p);
+    wake = r >= 0 && hws__wants_wake(p->worker);
     hws__disown(w, nested);
     if (wake && !nested) {
         hws__wake(w);

@@ -19,8 +19,6 @@ int32_t hws__post_not_free(struct hws__post *p, hws_id *out);
 void hws__post_result(const struct hws__post *p);
 /** The rest of a posting that ran and did not fail: its event, its deadline. */
 int32_t hws__post_settle(struct hws__post *p, int32_t r, hws_id *out);
-/** Whether a thread that sleeps must know of what was posted. Owner only. */
-bool hws__post_wants_wake(const struct hws__post *p);
 /** The same of something without a deadline. */
 bool hws__wants_wake(const struct hws__worker *w);
 
@@ -90,7 +88,7 @@ static inline int32_t hws__post_run(struct hws__post *p, hws_id *out)
 static inline int32_t hws__post_leave(struct hws__post *p, int32_t r)
 {
     struct hws__worker *w = p->worker;
-    bool wake = __builtin_expect(hws__asleep(w), 0) && r == HWS_OK && hws__post_wants_wake(p);
+    bool wake = __builtin_expect(hws__asleep(w), 0) && r == HWS_OK && hws__wants_wake(w);
 
     hws__own_release(w);
     if (wake) {

@@ -11,8 +11,8 @@
 
 #include "acceptor.h"
 #include "half_made.h"
-#include "pairing.h"
 #include "list.h"
+#include "pairing.h"
 #include <hawser.h>
 #include <stdbool.h>
 #include <ucp/api/ucp.h>

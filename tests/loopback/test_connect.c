@@ -235,18 +235,12 @@ CASE(refused)
     t_pair_close(&pair);
 }
 
-/* A socket that listens on loopback; its port. */
+/* A plain listener, to be asked for connections without waiting for one. */
 static int listening(uint16_t *port)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t length = sizeof(a);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = t_plain_listener(port);
 
-    CHECK(fd >= 0);
-    CHECK_EQ(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
-    CHECK_EQ(listen(fd, 8), 0);
-    CHECK_EQ(getsockname(fd, (struct sockaddr *)&a, &length), 0);
-    *port = ntohs(a.sin_port);
+    CHECK_EQ(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
     return fd;
 }
 
@@ -376,26 +370,11 @@ CASE(unresolvable_name)
     t_pair_close(&pair);
 }
 
-/* A TCP socket that takes connections in the kernel but never says anything. */
-static int silent_listener(uint16_t *port)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof(address);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    CHECK(fd >= 0);
-    CHECK_EQ(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    CHECK_EQ(listen(fd, 8), 0);
-    CHECK_EQ(getsockname(fd, (struct sockaddr *)&address, &size), 0);
-    *port = ntohs(address.sin_port);
-    return fd;
-}
-
 CASE(deadline)
 {
     t_pair pair;
     uint16_t port;
-    int fd = silent_listener(&port);
+    int fd = t_plain_listener(&port);
     uint64_t start = t_now();
 
     t_pair_listen(&pair, NULL);
@@ -410,7 +389,7 @@ CASE(peer_that_hangs_up)
 {
     t_pair pair;
     uint16_t port;
-    int fd = silent_listener(&port), taken = -1;
+    int fd = t_plain_listener(&port), taken = -1;
     t_seen seen;
 
     t_pair_listen(&pair, NULL);
@@ -453,7 +432,7 @@ CASE(peer_that_talks_nonsense)
 {
     t_pair pair;
     uint16_t port;
-    int fd = silent_listener(&port), taken = -1;
+    int fd = t_plain_listener(&port), taken = -1;
 
     t_pair_listen(&pair, NULL);
     CHECK_EQ(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
@@ -532,7 +511,7 @@ CASE(cancelled)
 {
     t_pair pair;
     uint16_t port;
-    int fd = silent_listener(&port);
+    int fd = t_plain_listener(&port);
     hws_id op = 0;
 
     t_pair_listen(&pair, NULL);
@@ -550,7 +529,7 @@ CASE(closed_while_connecting)
 {
     t_pair pair;
     uint16_t port;
-    int fd = silent_listener(&port);
+    int fd = t_plain_listener(&port);
     t_seen last;
 
     t_pair_listen(&pair, NULL);
@@ -573,7 +552,7 @@ CASE(given_up_at_once_beside_a_thread)
     t_pair_opts opts = {.mode = HWS_PROGRESS_THREAD_POLLING};
     t_pair pair;
     uint16_t port;
-    int fd = silent_listener(&port);
+    int fd = t_plain_listener(&port);
     hws_id client[300];
 
     t_pair_listen(&pair, &opts);
@@ -612,7 +591,7 @@ CASE(not_usable_before_its_event)
 {
     t_pair pair;
     uint16_t port;
-    int fd = silent_listener(&port);
+    int fd = t_plain_listener(&port);
     uint64_t data = 1;
     hws_id op = 0;
 

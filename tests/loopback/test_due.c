@@ -3,8 +3,6 @@
 #include "support/pair.h"
 #include "worker.h"
 
-#include <arpa/inet.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 /* Everything is done, and the descriptor waits. */
@@ -27,19 +25,6 @@ static int is_due_within(hws_id worker, uint64_t seconds)
     return at != 0 && at <= t_now() + seconds * T_SECOND;
 }
 
-/* A port whose connections nobody answers. */
-static int silent_port(uint16_t *port)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof a;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    CHECK(fd >= 0 && bind(fd, (void *)&a, sizeof a) == 0 && listen(fd, 5) == 0);
-    CHECK(getsockname(fd, (void *)&a, &length) == 0);
-    *port = ntohs(a.sin_port);
-    return fd;
-}
-
 /* It ends by the library's own deadline, 30 s. */
 CASE(a_connect_without_a_deadline)
 {
@@ -48,9 +33,8 @@ CASE(a_connect_without_a_deadline)
     hws_id endpoint = 0, connect = 0;
     uint16_t port = 0;
     t_pair pair;
-    int fd;
+    int fd = t_plain_listener(&port);
 
-    fd = silent_port(&port);
     t_pair_open(&pair, &opts);
     t_pair_idle(&pair, 2 * T_SECOND); /* nothing else is due any more */
     arm(pair.worker[0]);

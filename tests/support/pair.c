@@ -213,6 +213,15 @@ uint16_t t_closed_port(void)
     return port;
 }
 
+int t_plain_listener(uint16_t *port)
+{
+    int fd = bind_to("127.0.0.1", port);
+
+    CHECK(fd >= 0);
+    CHECK_EQ(listen(fd, 8), 0);
+    return fd;
+}
+
 int t_can_bind(const char *address)
 {
     int fd = bind_to(address, NULL);

@@ -75,6 +75,8 @@ hws_stats t_stats(hws_id id);
 
 /* A TCP port of 127.0.0.1 on which nobody listens. */
 uint16_t t_closed_port(void);
+/* A TCP socket of 127.0.0.1 that takes connections in the kernel but never says anything. */
+int t_plain_listener(uint16_t *port);
 /* 1 when the address can be bound. */
 int t_can_bind(const char *address);
 

@@ -101,40 +101,43 @@ void memory_release(struct memory *m)
     Py_CLEAR(m->owner);
 }
 
-/** memory(object, writable=False) -> (address, length, kind): what an operation would use. */
-PyObject *py_memory(PyObject *self, PyObject *args)
+/* Address, bytes and kind of the memory that an operation would use; with `owner` also what keeps it besides the object. */
+static PyObject *describe(PyObject *object, bool writable, bool owner)
 {
-    PyObject *object, *r;
+    PyObject *r;
     struct memory m;
-    int writable = 0;
 
-    (void)self;
-    if (!PyArg_ParseTuple(args, "O|p:memory", &object, &writable) ||
-        memory_get(object, writable, &m) < 0) {
+    if (memory_get(object, writable, &m) < 0) {
         return NULL;
     }
-    r = Py_BuildValue("KKI", (unsigned long long)(uintptr_t)m.data, (unsigned long long)m.length,
-                      m.kind);
+    r = Py_BuildValue(owner ? "KKIO" : "KKI", (unsigned long long)(uintptr_t)m.data,
+                      (unsigned long long)m.length, m.kind, m.owner != NULL ? m.owner : Py_None);
     memory_release(&m);
     return r;
 }
 
-/* hold_memory(object, writable): the same, and what must be kept besides the object; or None. */
+/** memory(object, writable=False) */
+PyObject *py_memory(PyObject *self, PyObject *args)
+{
+    PyObject *object;
+    int writable = 0;
+
+    (void)self;
+    return PyArg_ParseTuple(args, "O|p:memory", &object, &writable)
+               ? describe(object, writable, false)
+               : NULL;
+}
+
+/** hold_memory(object, writable): the same, and what must be kept besides the object; or None. */
 PyObject *py_hold_memory(PyObject *self, PyObject *args)
 {
-    PyObject *object, *r;
-    struct memory m;
+    PyObject *object;
     int writable;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "Op:hold_memory", &object, &writable) ||
-        memory_get(object, writable, &m) < 0) {
-        return NULL;
-    }
-    r = Py_BuildValue("KKIO", (unsigned long long)(uintptr_t)m.data, (unsigned long long)m.length,
-                      m.kind, m.owner != NULL ? m.owner : Py_None);
-    memory_release(&m);
-    return r;
+    return PyArg_ParseTuple(args, "Op:hold_memory", &object, &writable)
+               ? describe(object, writable, true)
+               : NULL;
 }
 
 /** pointer(object): the address of a buffer of any shape, also with holes. */
