@@ -15,7 +15,7 @@ void hws__lost_expect(struct hws__uworker *u)
 {
     struct hws__worker *w = u->worker;
 
-    if (u->by_tcp && w->lost_due == UINT64_MAX) {
+    if (u->by_tcp && w->lost_due > w->slow_at + HWS__LOST_NS) {
         w->lost_due = w->slow_at + HWS__LOST_NS;
         hws__due_at(w, w->lost_due);
     }
@@ -45,9 +45,19 @@ static void part_from_silent(struct hws__worker *w)
     }
 }
 
+static enum hws__sockets_next look(const struct hws__uworker *u)
+{
+    const struct hws__silence *s = &u->worker->context->silence;
+    const bool expects =
+        u->pending != 0; /* a rendezvous for its receiver, with nothing on its way */
+    enum hws__sockets_next next = hws__sockets_end_lost(u->efd, s, expects);
+
+    return u->hot || expects ? HWS__LOOK_SOON : next;
+}
+
 void hws__lost_check(struct hws__worker *w, uint64_t now)
 {
-    bool again = false;
+    enum hws__sockets_next found, next = HWS__LOOK_NEVER;
 
     if (now < w->lost_due) {
         return;
@@ -56,11 +66,12 @@ void hws__lost_check(struct hws__worker *w, uint64_t now)
         struct hws__uworker *u = hws__container(n, struct hws__uworker, link);
 
         if (u->by_tcp) {
-            /* A rendezvous that waits for its receiver has nothing on its way. */
-            again |= hws__sockets_end_lost(u->efd, &w->context->silence, u->pending != 0) ||
-                     u->hot || u->pending != 0;
+            found = look(u);
+            next = found > next ? found : next;
         }
     }
     part_from_silent(w);
-    w->lost_due = again ? now + HWS__LOST_NS : UINT64_MAX;
+    w->lost_due = next == HWS__LOOK_SOON   ? now + HWS__LOST_NS
+                  : next == HWS__LOOK_IDLE ? now + HWS__LOST_IDLE_NS
+                                           : UINT64_MAX;
 }

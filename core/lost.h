@@ -2,9 +2,10 @@
  * Peers over TCP that are lost while data is on its way to them. The kernel would try for a quarter of an
  * hour; its own limit, TCP_USER_TIMEOUT, also ends the connection of a peer that is there and takes
  * nothing for so long, because it is stopped or computes. So the sockets are looked at here, and those
- * whose peer acknowledges nothing are shut down, which UCX reports as a failure of the connection. While
- * an operation waits for the peer, so are those that do not answer the kernel's keepalive. Closing does
- * not wait for silent peers either.
+ * whose peer acknowledges nothing are shut down, which UCX reports as a failure of the connection. So are
+ * those to other hosts that do not answer the kernel's keepalive: it asks once a second at most, too seldom to
+ * tell within three seconds a lost peer from a lost packet, so that once a question has no answer it is asked anew
+ * at each look. Closing does not wait for silent peers either.
  */
 #ifndef HWS_CORE_LOST_H
 #define HWS_CORE_LOST_H
@@ -14,8 +15,10 @@
 struct hws__uworker;
 struct hws__worker;
 
-/** How often while data may be on its way. */
+/** How often while data may be on its way, or a question has no answer. */
 #define HWS__LOST_NS 300000000u
+/** How often while nothing happens on connections to other hosts. */
+#define HWS__LOST_IDLE_NS 500000000u
 
 /** A connection of u travels by TCP. Owner only. */
 void hws__lost_watch(struct hws__uworker *u);

@@ -7,11 +7,16 @@
 #define SECONDS_MAX 32767
 #define PROBES_MAX 127
 
-const struct hws__silence hws__silence_default = {
-    .idle_s = 1, .interval_s = 1, .probes = 1, .unheard_ms = 1200, .mute_ms = 1500};
+const struct hws__silence hws__silence_default = {.idle_s = 1,
+                                                  .interval_s = 1,
+                                                  .probes = 4,
+                                                  .unheard_ms = 1200,
+                                                  .mute_ms = 1500,
+                                                  .idle_ms = 2000,
+                                                  .questions = 3};
 
 static const struct hws__silence one_host = {
-    .idle_s = 1, .interval_s = 1, .probes = 4, .unheard_ms = 5000, .mute_ms = 5000};
+    .idle_s = 1, .interval_s = 1, .probes = 4, .unheard_ms = 5000, .mute_ms = 5000, .questions = 1};
 
 const struct hws__silence *hws__silence_on_one_host(const struct hws__silence *s)
 {
@@ -71,6 +76,8 @@ struct hws__silence hws__silence_of(const char *const *pairs)
     s.idle_s = seconds(idle, s.idle_s);
     s.interval_s = seconds(interval, s.interval_s);
     s.probes = count(probes, s.probes);
+    s.idle_ms = 0;
+    s.questions = 1;
     s.unheard_ms = s.mute_ms =
         (uint32_t)(((uint64_t)s.idle_s + (uint64_t)s.interval_s * (uint64_t)s.probes) * 1000u);
     return s;

@@ -122,6 +122,26 @@ void hws__sockets_watch_peer(int efd, const struct hws__silence *s)
     hws__sockets_watched_below(efd, keep_alive, &copy);
 }
 
+/* A TCP connection, as the kernel sees it. */
+struct line {
+    struct tcp_info info;
+    int queued; /* bytes on their way */
+    bool one_host;
+};
+
+static bool get_line(int fd, struct line *l)
+{
+    socklen_t length = sizeof l->info;
+
+    memset(l, 0, sizeof *l);
+    if (option(fd, SO_PROTOCOL) != IPPROTO_TCP || ioctl(fd, SIOCOUTQ, &l->queued) != 0 ||
+        getsockopt(fd, IPPROTO_TCP, TCP_INFO, &l->info, &length) != 0) {
+        return false;
+    }
+    l->one_host = on_one_host(fd);
+    return l->info.tcpi_state == TCP_ESTABLISHED || l->info.tcpi_state == TCP_CLOSE_WAIT;
+}
+
 static bool lost(const struct tcp_info *t, const struct hws__silence *s)
 {
     if (t->tcpi_last_ack_recv < s->unheard_ms) {
@@ -134,37 +154,50 @@ static bool lost(const struct tcp_info *t, const struct hws__silence *s)
     return t->tcpi_retransmits > 2 || (t->tcpi_retransmits == 2 && t->tcpi_last_data_sent >= 400);
 }
 
-/* The kernel's own question has no answer, for which it would wait longer itself. */
-static bool mute(const struct tcp_info *t, const struct hws__silence *s)
+/* The kernel's own questions have no answer, for which it would wait longer itself. */
+static bool mute(const struct tcp_info *t, const struct hws__silence *s, uint32_t after_ms)
 {
-    return t->tcpi_probes != 0 && t->tcpi_last_ack_recv >= s->mute_ms;
+    return after_ms != 0 && t->tcpi_probes >= s->questions && t->tcpi_last_ack_recv >= after_ms;
 }
 
-static bool silent(const struct tcp_info *t, int queued, const struct hws__silence *s)
+static bool silent(const struct line *l, const struct hws__silence *s, bool expects)
 {
-    return queued != 0 ? lost(t, s) : mute(t, s);
+    if (l->queued != 0) {
+        return lost(&l->info, s);
+    }
+    return mute(&l->info, s, expects ? s->mute_ms : l->one_host ? 0 : s->idle_ms);
+}
+
+/* By both measures where nothing can be cut. */
+static bool is_silent(const struct line *l, const struct hws__silence *s, bool expects)
+{
+    return silent(l, s, expects) &&
+           (!l->one_host || silent(l, hws__silence_on_one_host(s), expects));
+}
+
+/* The kernel asks once a second, and one lost packet is no lost peer: told anew of a time that has passed, it
+ * asks at once. */
+static bool ask_again(int fd, const struct line *l, const struct hws__silence *s)
+{
+    if (l->queued != 0 || l->info.tcpi_probes == 0 || s->questions < 2 || l->one_host) {
+        return false;
+    }
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &s->idle_s, sizeof s->idle_s);
+    return true;
 }
 
 struct looked {
     const struct hws__silence *silence;
     bool expects; /* something of the peer, though nothing may be on its way to it */
-    bool waiting; /* something is on its way */
+    enum hws__sockets_next next;
 };
 
-/* Whether fd is a TCP connection with something on its way, or `expects`; whether its peer is silent. */
-static bool look(int fd, const struct hws__silence *s, bool expects, int *queued, bool *is_silent)
+static enum hws__sockets_next next_look(int fd, const struct line *l, const struct hws__silence *s)
 {
-    struct tcp_info t = {0};
-    socklen_t length = sizeof t;
-
-    if (option(fd, SO_PROTOCOL) != IPPROTO_TCP || ioctl(fd, SIOCOUTQ, queued) != 0 ||
-        (*queued == 0 && !expects) || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &t, &length) != 0 ||
-        (t.tcpi_state != TCP_ESTABLISHED && t.tcpi_state != TCP_CLOSE_WAIT)) {
-        return false;
+    if (l->queued != 0 || ask_again(fd, l, s)) {
+        return HWS__LOOK_SOON;
     }
-    *is_silent = silent(&t, *queued, s) &&
-                 (!on_one_host(fd) || silent(&t, *queued, hws__silence_on_one_host(s)));
-    return true;
+    return s->idle_ms != 0 && !l->one_host ? HWS__LOOK_IDLE : HWS__LOOK_NEVER;
 }
 
 static void end_if_lost(const struct hws__watched *w, void *arg)
@@ -172,26 +205,27 @@ static void end_if_lost(const struct hws__watched *w, void *arg)
     int fd = w->fd;
     const struct linger at_once = {.l_onoff = 1};
     struct looked *l = arg;
-    bool is_silent;
-    int queued;
+    enum hws__sockets_next next;
+    struct line line;
 
-    if (!look(fd, l->silence, l->expects, &queued, &is_silent)) {
+    if (!get_line(fd, &line)) {
         return;
     }
-    if (is_silent) {
+    if (is_silent(&line, l->silence, l->expects)) {
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
         shutdown(fd, SHUT_RDWR);
-    } else {
-        l->waiting |= queued != 0;
+        return;
     }
+    next = next_look(fd, &line, l->silence);
+    l->next = next > l->next ? next : l->next;
 }
 
-bool hws__sockets_end_lost(int efd, const struct hws__silence *s, bool expects)
+enum hws__sockets_next hws__sockets_end_lost(int efd, const struct hws__silence *s, bool expects)
 {
     struct looked l = {.silence = s, .expects = expects};
 
     hws__sockets_watched_below(efd, end_if_lost, &l);
-    return l.waiting;
+    return l.next;
 }
 
 static void add_if_silent(const struct hws__watched *w, void *arg)
@@ -201,13 +235,12 @@ static void add_if_silent(const struct hws__watched *w, void *arg)
     struct hws__hosts *hosts = arg;
     struct sockaddr_storage peer;
     socklen_t length = sizeof peer;
-    bool is_silent;
-    int queued;
+    struct line l;
 
     /* Where there is room UCX keeps nothing back. */
-    if (hosts->n < HWS__HOSTS && look(fd, &hws__silence_default, false, &queued, &is_silent) &&
-        is_silent && poll(&room, 1, 0) == 1 && (room.revents & POLLOUT) &&
-        getpeername(fd, (struct sockaddr *)&peer, &length) == 0 &&
+    if (hosts->n < HWS__HOSTS && get_line(fd, &l) && l.queued != 0 &&
+        is_silent(&l, &hws__silence_default, false) && poll(&room, 1, 0) == 1 &&
+        (room.revents & POLLOUT) && getpeername(fd, (struct sockaddr *)&peer, &length) == 0 &&
         !hws__sockets_has_host(hosts, &peer)) {
         hws__address_host(&peer, hosts->text[hosts->n++], sizeof hosts->text[0]);
     }

@@ -31,13 +31,20 @@ void hws__sockets_watched_below(int efd, hws__watched_fn *fn, void *arg);
  */
 void hws__sockets_watch_peer(int efd, const struct hws__silence *s);
 
+/** When the sockets must be looked at again. */
+enum hws__sockets_next {
+    HWS__LOOK_NEVER, /* the kernel watches them alone, or none is left */
+    HWS__LOOK_IDLE,  /* whether the kernel's keepalive is answered */
+    HWS__LOOK_SOON   /* something is on its way, or a question has no answer yet */
+};
+
 /**
  * Shut down those data sockets of a UCX worker whose peer has acknowledged nothing for too long of
- * what is on its way. A peer that takes nothing still acknowledges.
- * @param expects  the peer is to do something: those are shut down, too, that do not answer keepalive
- * @return whether anything is on its way on the others
+ * what is on its way, or answers no question of keepalive, which is asked more often once one is without an answer.
+ * A peer that takes nothing still acknowledges.
+ * @param expects  the peer is to do something: those that do not answer are shut down sooner
  */
-bool hws__sockets_end_lost(int efd, const struct hws__silence *s, bool expects);
+enum hws__sockets_next hws__sockets_end_lost(int efd, const struct hws__silence *s, bool expects);
 
 /** Peers' addresses without ports; more than these are left out. */
 #define HWS__HOSTS 16

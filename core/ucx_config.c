@@ -30,7 +30,7 @@ static const struct hws__kv tcp_pairs[] = {
     {"TCP_CM_REUSEADDR", "y"},
     {"TCP_KEEPIDLE", "1s"},
     {"TCP_KEEPINTVL", "1s"},
-    {"TCP_KEEPCNT", "1"},
+    {"TCP_KEEPCNT", "4"},
     /* As much as every peer takes in one piece by default. The 8 KiB that UCX sends at once without zero copy
      * cost two thirds of the bandwidth. */
     {TX_SEGMENT, SEGMENT},

@@ -372,8 +372,8 @@ typedef struct hws_context_opts {
 /**
  * Open a context: one UCX instance with its configuration. UCX's TCP_KEEPIDLE, TCP_KEEPINTVL and TCP_KEEPCNT (in `config`
  * or the environment) say how long a peer over TCP may be silent before its connection is given up: at most the first and
- * as many intervals as the last; where none is set, a second and a half, 2 s while nothing is on its way (5 s where both
- * ends have one address: a peer's death is told of at once there).
+ * as many intervals as the last; where none is set, a second and a half, 2 to 2.5 s while nothing is on its way, when connections
+ * to other hosts are looked at twice a second (5 s where both ends have one address: a peer's death is told of at once there).
  * A TLS that leaves out every network ("sm") does so for data: connections are still made by TCP, and a peer that no shared
  * memory reaches is HWS_E_UNREACHABLE.
  * @param opts      nullable

@@ -108,6 +108,18 @@ def patient(hosts):
     finish(client, server)
 
 
+def lossy(hosts):
+    """Now and then a packet is lost, the kernel's question to an idle peer among them: nobody is lost."""
+    server, client = pair(hosts)
+    for i in range(12):
+        hosts.lose(1)
+        time.sleep(0.3)
+        hosts.find(1)
+        time.sleep(0.7 + 0.04 * i)  # the kernel asks once a second: not each time at the same point
+    client.echo(8)
+    finish(client, server)
+
+
 def closing(hosts):
     """Closing does not wait for a silent peer; what was sent before comes once the link is mended, and the goodbye."""
     server, client = pair(hosts, *PATIENT, close=8000)
@@ -143,6 +155,7 @@ def main():
         ("again, after mending", idle),
         ("a link that is down for a while", patient),
         ("closing while the link is down", closing),
+        ("packets that are lost", lossy),
     )
     try:
         for name, case in cases:

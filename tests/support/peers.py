@@ -230,6 +230,18 @@ class Hosts:
     def cut(self, host):
         assert run("ip", "-n", self.names[host], "link", "set", self.links[host], "down")
 
+    def lose(self, host):
+        """What the host sends goes astray, though its link is up."""
+        assert self._neighbour(host, "02:00:00:00:00:01", "permanent")
+
+    def find(self, host):
+        command = ["ip", "-n", self.names[1 - host], "-br", "link", "show", self.links[1 - host]]
+        assert self._neighbour(host, subprocess.run(command, capture_output=True).stdout.split()[2], "reachable")
+
+    def _neighbour(self, host, hardware, state):
+        to = (self.addresses[1 - host], "lladdr", hardware, "dev", self.links[host], "nud", state)
+        return run("ip", "-n", self.names[host], "neigh", "replace", *to)
+
     def close(self):
         for name in self.names:
             run("ip", "netns", "del", name)

@@ -49,7 +49,7 @@ Test(silence, settings_of_the_environment)
     s = hws__silence_of(NULL);
     cr_assert_eq(s.idle_s, 5);
     cr_assert_eq(s.interval_s, 1);
-    cr_assert_eq(s.unheard_ms, 6000);
+    cr_assert_eq(s.unheard_ms, 9000);
 }
 
 Test(silence, units)
@@ -66,7 +66,7 @@ Test(silence, what_is_no_time_is_the_default)
 
     cr_assert_eq(s.idle_s, 1);
     cr_assert_eq(s.interval_s, 1);
-    cr_assert_eq(s.probes, 1);
-    cr_assert_eq(of("5 apples", "-3", "-1").unheard_ms, 2000);
+    cr_assert_eq(s.probes, 4);
+    cr_assert_eq(of("5 apples", "-3", "-1").unheard_ms, 5000);
     cr_assert_eq(of("1s", "1s", "99999").probes, 127);
 }
