@@ -330,7 +330,7 @@ static int32_t connect_run(struct hws__post *p)
         return hws__fail(HWS_E_NO_MEMORY, p->source, "no memory for a deadline");
     }
     hws__list_append(&w->endpoints, &ep->link);
-    if (atomic_load(&ep->obj.asked) != 0) { /* by who did not find it in the list */
+    if ((atomic_load(&ep->obj.asked) & HWS__ASKED) != 0) { /* by who did not find it in the list */
         atomic_store(&w->asked, true);
         w->todo = true;
     }

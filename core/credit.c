@@ -375,7 +375,7 @@ void hws__credit_buffer_taken(struct hws__message *m)
         atomic_load(&in->blocked) ||
         atomic_load_explicit(&in->popped_bytes, memory_order_relaxed) >=
             step(m->worker->credit_bytes)) {
-        hws__ask(m->worker, &ep->obj, HWS__ASKED_CREDIT);
+        hws__ask(m->worker, &ep->obj, m->ep_id, HWS__ASKED_CREDIT);
     }
 }
 

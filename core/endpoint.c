@@ -710,7 +710,7 @@ static int32_t command(hws_id id, void (*fn)(struct hws__worker *, void *), uint
     }
     w = ep->worker;
     if (!hws__own_try(w) && !(nested = hws__owned_outside(w))) {
-        hws__ask(w, &ep->obj, asked);
+        hws__ask(w, &ep->obj, id, asked);
         return HWS_OK;
     }
     if (!nested && atomic_load(&w->submissions) != NULL) {
@@ -728,7 +728,7 @@ void hws__endpoints_asked(struct hws__worker *w)
 {
     for (struct hws__list *n = w->endpoints.next, *next; n != &w->endpoints; n = next) {
         struct hws__endpoint *ep = hws__container(n, struct hws__endpoint, link);
-        uint32_t asked = atomic_exchange(&ep->obj.asked, 0);
+        uint32_t asked = hws__obj_asked(&ep->obj);
 
         next = n->next;
         if (asked & HWS__ASKED_ABORT) {

@@ -118,14 +118,27 @@ hws_id hws__obj_publish(struct hws__table *t, struct hws__obj *o)
                 (uint64_t)generation << (HWS__KIND_SHIFT - t->generation_bits) | o->slot;
 
     atomic_store_explicit(&o->generation, generation, memory_order_relaxed);
-    atomic_store_explicit(&o->asked, 0, memory_order_relaxed);
+    atomic_store_explicit(&o->asked, id << HWS__ASKED_SHIFT, memory_order_relaxed);
     atomic_store_explicit(&o->id, id, memory_order_release);
     return id;
 }
 
 void hws__obj_hide(struct hws__obj *o)
 {
+    atomic_store_explicit(&o->asked, 0, memory_order_relaxed);
     atomic_store_explicit(&o->id, 0, memory_order_release);
+}
+
+bool hws__obj_ask(struct hws__obj *o, hws_id id, uint32_t what)
+{
+    uint64_t asked = atomic_load(&o->asked);
+
+    do {
+        if (asked >> HWS__ASKED_SHIFT != id) {
+            return false;
+        }
+    } while (!atomic_compare_exchange_weak(&o->asked, &asked, asked | what));
+    return true;
 }
 
 void hws__obj_free(struct hws__table *t, struct hws__obj *o)

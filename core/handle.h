@@ -13,6 +13,7 @@
 #include <hawser.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #define HWS__KIND_SHIFT 49
@@ -28,12 +29,16 @@ struct hws__obj {
     /* Of a worker (progress.h). Here because it must outlive the object: somebody may come late. */
     _Atomic uint32_t want; /* threads that need ownership at once */
     _Atomic uintptr_t owner;
-    _Atomic uint32_t asked; /* HWS__ASKED_*: commands on their way, so that they do not pile up */
+    /* HWS__ASKED_*: commands on their way, so that they do not pile up. Above them the id that they are for: the
+     * memory may be another object's by the time that somebody has found it. */
+    _Atomic uint64_t asked;
 };
 
 #define HWS__ASKED_CLOSE 1u
 #define HWS__ASKED_ABORT 2u
 #define HWS__ASKED_CREDIT 4u
+#define HWS__ASKED_SHIFT 8 /* ids have 53 bits */
+#define HWS__ASKED ((UINT64_C(1) << HWS__ASKED_SHIFT) - 1)
 
 struct hws__table {
     unsigned generation_bits, slot_bits, chunk_bits;
@@ -67,6 +72,15 @@ hws_id hws__obj_publish(struct hws__table *t, struct hws__obj *o);
 /** Make the id stale. The memory stays untouched until hws__obj_free(). */
 void hws__obj_hide(struct hws__obj *o);
 void hws__obj_free(struct hws__table *t, struct hws__obj *o);
+
+/** Note a command for the object `id`; false: `o` is not that one any more. Any thread. */
+bool hws__obj_ask(struct hws__obj *o, hws_id id, uint32_t what);
+
+/** The commands that were noted, which are taken off. Owner only. */
+static inline uint32_t hws__obj_asked(struct hws__obj *o)
+{
+    return (uint32_t)(atomic_fetch_and(&o->asked, ~HWS__ASKED) & HWS__ASKED);
+}
 
 /** Whether the slot has no generation left: the object must go through hws__obj_free(). */
 static inline bool hws__obj_spent(const struct hws__table *t, const struct hws__obj *o)

@@ -598,11 +598,12 @@ int hws__submissions_run(struct hws__worker *w)
     return n;
 }
 
-void hws__ask(struct hws__worker *w, struct hws__obj *o, uint32_t what)
+void hws__ask(struct hws__worker *w, struct hws__obj *o, hws_id id, uint32_t what)
 {
-    atomic_fetch_or(&o->asked, what);
-    atomic_store(&w->asked, true);
-    hws__wake(w);
+    if (hws__obj_ask(o, id, what)) {
+        atomic_store(&w->asked, true);
+        hws__wake(w);
+    }
 }
 
 bool hws__command(struct hws__worker *w, void (*fn)(struct hws__worker *, void *), void *arg)

@@ -176,8 +176,8 @@ int32_t hws__on_worker(struct hws__worker *w, void (*fn)(struct hws__worker *, v
 /** The same, but not inside UCX. */
 int32_t hws__on_worker_outside(struct hws__worker *w, void (*fn)(struct hws__worker *, void *),
                                hws_id id);
-/** Ask the owner to close or abort an object: needs no memory, so it cannot fail. Any thread. */
-void hws__ask(struct hws__worker *w, struct hws__obj *o, uint32_t what);
+/** Ask the owner to close or abort the object `id`, if `o` still is that: needs no memory, so it cannot fail. Any thread. */
+void hws__ask(struct hws__worker *w, struct hws__obj *o, hws_id id, uint32_t what);
 /** Hand an operation to the owner. */
 void hws__submit(struct hws__worker *w, struct hws__op *op);
 int hws__submissions_run(struct hws__worker *w);

@@ -318,7 +318,7 @@ static void close_command(struct hws__worker *w, void *arg)
 void hws__worker_asked(struct hws__worker *w)
 {
     atomic_store(&w->asked, false);
-    if (atomic_exchange(&w->obj.asked, 0) & HWS__ASKED_CLOSE) {
+    if (hws__obj_asked(&w->obj) & HWS__ASKED_CLOSE) {
         close_command(w, NULL);
     }
     hws__endpoints_asked(w);
@@ -334,7 +334,7 @@ int32_t hws__worker_close(hws_id id)
         return r;
     }
     if (!hws__own_try(w) && !(nested = hws__owned_outside(w))) {
-        hws__ask(w, &w->obj, HWS__ASKED_CLOSE);
+        hws__ask(w, &w->obj, id, HWS__ASKED_CLOSE);
         return HWS_OK;
     }
     close_command(w, NULL);

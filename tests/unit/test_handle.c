@@ -89,6 +89,25 @@ Test(handle, memory_comes_back_zeroed_under_another_id)
     cr_assert_eq(hws__id_error(&table, first, HWS_KIND_WORKER), HWS_E_STALE);
 }
 
+Test(handle, what_is_asked_of_an_object_that_is_gone_reaches_no_other)
+{
+    struct thing *t = make(HWS_KIND_WORKER);
+    hws_id first = publish(t), second;
+
+    cr_assert(hws__obj_ask(&t->obj, first, HWS__ASKED_CLOSE));
+    cr_assert(hws__obj_ask(&t->obj, first, HWS__ASKED_CREDIT));
+    cr_assert_eq(hws__obj_asked(&t->obj), HWS__ASKED_CLOSE | HWS__ASKED_CREDIT);
+    cr_assert_eq(hws__obj_asked(&t->obj), 0, "told once");
+    cr_assert(hws__obj_ask(&t->obj, first, HWS__ASKED_ABORT));
+    hws__obj_free(&table, &t->obj);
+    cr_assert_not(hws__obj_ask(&t->obj, first, HWS__ASKED_CLOSE));
+    cr_assert_eq(make(HWS_KIND_WORKER), t, "the memory is used again");
+    second = publish(t);
+    cr_assert_not(hws__obj_ask(&t->obj, first, HWS__ASKED_CLOSE));
+    cr_assert_eq(hws__obj_asked(&t->obj), 0);
+    cr_assert(hws__obj_ask(&t->obj, second, HWS__ASKED_CLOSE));
+}
+
 /* What late comers may still touch. */
 Test(handle, some_of_the_memory_is_kept_if_asked_for)
 {

@@ -138,8 +138,8 @@ static PyObject *connect_address(PyObject *self, PyObject *args)
     int32_t r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "Oy#IKK:connect_address", &worker, &address, &length, &e.flags,
-                          &closing, &timeout) ||
+    if (!PyArg_ParseTuple(args, "Oy#IO&K:connect_address", &worker, &address, &length, &e.flags,
+                          to_number, &closing, &timeout) ||
         (c = core_of(worker)) == NULL || (connecting = op_new(c, RESULT_ID)) == NULL) {
         return NULL;
     }

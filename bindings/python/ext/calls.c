@@ -27,8 +27,8 @@ static PyObject *context_open(PyObject *self, PyObject *args)
     int32_t r = 0;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "KIzzOz#I:context_open", &features, &flags, &name, &ucx, &pairs,
-                          &psk, &psk_length, &isolated_max)) {
+    if (!PyArg_ParseTuple(args, "KIzzOz#O&:context_open", &features, &flags, &name, &ucx, &pairs,
+                          &psk, &psk_length, to_count, &isolated_max)) {
         return NULL;
     }
     if ((n = PyTuple_Size(pairs)) < 0) {
@@ -130,8 +130,8 @@ static PyObject *listen_at(PyObject *self, PyObject *args)
     int32_t r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "OzO&IKK:listen", &worker, &host, to_port, &port, &flags, &hello,
-                          &closing) ||
+    if (!PyArg_ParseTuple(args, "OzO&IO&O&:listen", &worker, &host, to_port, &port, &flags,
+                          to_number, &hello, to_number, &closing) ||
         (c = core_of(worker)) == NULL) {
         return NULL;
     }
@@ -160,8 +160,8 @@ static PyObject *connect_to(PyObject *self, PyObject *args)
     int32_t r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "OsO&IKzK:connect", &worker, &host, to_port, &port, &flags,
-                          &closing, &local, &timeout) ||
+    if (!PyArg_ParseTuple(args, "OsO&IO&zK:connect", &worker, &host, to_port, &port, &flags,
+                          to_number, &closing, &local, &timeout) ||
         (c = core_of(worker)) == NULL || (connecting = op_new(c, RESULT_ID)) == NULL) {
         return NULL;
     }

@@ -155,7 +155,8 @@ static PyObject *take(PyObject *self, PyObject *args)
     int32_t r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "OKKKO:take", &worker, &source, &tag, &mask, &timeout) ||
+    if (!PyArg_ParseTuple(args, "OKO&O&O:take", &worker, &source, to_number, &tag, to_number, &mask,
+                          &timeout) ||
         (c = core_of(worker)) == NULL || to_timeout(timeout, &ns) < 0 ||
         (op = op_new(c, RESULT_MESSAGE)) == NULL) {
         return NULL;
@@ -180,7 +181,8 @@ static PyObject *probe(PyObject *self, PyObject *args)
     int take, r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "KKKp:probe", &source, &tag, &mask, &take)) {
+    if (!PyArg_ParseTuple(args, "KO&O&p:probe", &source, to_number, &tag, to_number, &mask,
+                          &take)) {
         return NULL;
     }
     r = hws_tag_probe(source, tag, mask, &info, take ? &message : NULL);

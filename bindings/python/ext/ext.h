@@ -161,6 +161,10 @@ PyObject *raise_last(int32_t code);
 PyObject *make_error(int32_t code, const char *text);
 /** An int from a Python object that must be an id, a tag, ...; -1 with an error set. */
 int to_u64(PyObject *o, uint64_t *out);
+/** Converters of PyArg_ParseTuple, whose own formats for an unsigned long long and an unsigned drop the bits that do
+ * not fit. */
+int to_number(PyObject *o, void *out);
+int to_count(PyObject *o, void *out);
 /** Seconds (float, int or None) as nanoseconds, 0 for None. */
 int to_timeout(PyObject *seconds, uint64_t *ns);
 

@@ -119,8 +119,8 @@ PyObject *py_multi_send(PyObject *self, PyObject *args)
     int32_t r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "OKOKOKO:multi_send", &worker, &endpoint, &buffers, &tag, &timeout,
-                          &coalesce, &stream) ||
+    if (!PyArg_ParseTuple(args, "OKOO&OO&O:multi_send", &worker, &endpoint, &buffers, to_number,
+                          &tag, &timeout, to_number, &coalesce, &stream) ||
         (c = core_of(worker)) == NULL || to_timeout(timeout, &ns) < 0 ||
         (held = hold(buffers, false, &segments, &count)) == NULL) {
         return NULL;
@@ -156,7 +156,8 @@ PyObject *py_multi_recv(PyObject *self, PyObject *args)
     int32_t r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "OKKKO:multi_recv", &worker, &source, &tag, &mask, &timeout) ||
+    if (!PyArg_ParseTuple(args, "OKO&O&O:multi_recv", &worker, &source, to_number, &tag, to_number,
+                          &mask, &timeout) ||
         (c = core_of(worker)) == NULL || to_timeout(timeout, &ns) < 0 ||
         (op = op_new(c, RESULT_MULTI)) == NULL) {
         return NULL;

@@ -6,8 +6,8 @@ static int read_transfer(PyObject *tuple, hws_transfer *t)
 {
     unsigned long long rkey, address, buffer, length, memory;
 
-    if (!PyArg_ParseTuple(tuple, "IKKKKIK:transfer", &t->kind, &rkey, &address, &buffer, &length,
-                          &t->memory_kind, &memory)) {
+    if (!PyArg_ParseTuple(tuple, "IKO&KO&IK:transfer", &t->kind, &rkey, to_number, &address,
+                          &buffer, to_number, &length, &t->memory_kind, &memory)) {
         return -1;
     }
     t->rkey = rkey;

@@ -26,7 +26,7 @@ static PyObject *mem_alloc(PyObject *self, PyObject *args)
     int32_t r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "KK:mem_alloc", &context, &length)) {
+    if (!PyArg_ParseTuple(args, "KO&:mem_alloc", &context, to_number, &length)) {
         return NULL;
     }
     UNLOCKED(r = hws_mem_alloc(context, length, NULL, &id));
@@ -145,8 +145,8 @@ static PyObject *move(PyObject *args, bool get)
     hws_op_opts o;
     int32_t r;
 
-    if (!PyArg_ParseTuple(args, get ? "OKKOO:get" : "OKKOOO:put", &worker, &rkey, &address, &buffer,
-                          &timeout, &stream) ||
+    if (!PyArg_ParseTuple(args, get ? "OKO&OO:get" : "OKO&OOO:put", &worker, &rkey, to_number,
+                          &address, &buffer, &timeout, &stream) ||
         (op = begin(worker, buffer, get, timeout, stream, &m, &o)) == NULL) {
         return NULL;
     }
@@ -165,8 +165,8 @@ static PyObject *put_notify(PyObject *self, PyObject *args)
     hws_op_opts o;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "OKKOKOO:put_notify", &worker, &rkey, &address, &buffer, &value,
-                          &timeout, &stream) ||
+    if (!PyArg_ParseTuple(args, "OKO&OO&OO:put_notify", &worker, &rkey, to_number, &address,
+                          &buffer, to_number, &value, &timeout, &stream) ||
         (op = begin(worker, buffer, false, timeout, stream, &m, &o)) == NULL) {
         return NULL;
     }
@@ -181,7 +181,7 @@ static PyObject *rkey_ptr(PyObject *self, PyObject *args)
     int32_t r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "KK:rkey_ptr", &rkey, &address)) {
+    if (!PyArg_ParseTuple(args, "KO&:rkey_ptr", &rkey, to_number, &address)) {
         return NULL;
     }
     r = hws_rkey_ptr(rkey, address, &here);
@@ -210,7 +210,8 @@ static PyObject *mem_advise(PyObject *self, PyObject *args)
     int32_t r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "KKKI:mem_advise", &memory, &offset, &length, &advice)) {
+    if (!PyArg_ParseTuple(args, "KO&O&I:mem_advise", &memory, to_number, &offset, to_number,
+                          &length, &advice)) {
         return NULL;
     }
     UNLOCKED(r = hws_mem_advise(memory, offset, length, advice));
@@ -241,8 +242,8 @@ static PyObject *atomic(PyObject *self, PyObject *args)
     uint64_t ns;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "OKKIIKKO:atomic", &worker, &rkey, &address, &action, &size, &value,
-                          &compare, &timeout) ||
+    if (!PyArg_ParseTuple(args, "OKO&IO&KKO:atomic", &worker, &rkey, to_number, &address, &action,
+                          to_count, &size, &value, &compare, &timeout) ||
         (c = core_of(worker)) == NULL || to_timeout(timeout, &ns) < 0 ||
         (op = op_new(c, RESULT_TAG)) == NULL) {
         return NULL;

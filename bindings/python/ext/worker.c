@@ -43,8 +43,8 @@ static PyObject *worker_open(PyObject *self, PyObject *args)
     hws_id id = 0;
     int32_t fd, r;
 
-    if (!PyArg_ParseTuple(args, "KIKzKKI:_open", &context, &mode, &flags, &name, &spin, &await_spin,
-                          &spares)) {
+    if (!PyArg_ParseTuple(args, "KIKzKO&O&:_open", &context, &mode, &flags, &name, &spin, to_number,
+                          &await_spin, to_count, &spares)) {
         return NULL;
     }
     core_reap();
@@ -67,7 +67,7 @@ static PyObject *worker_open(PyObject *self, PyObject *args)
     }
     c->id = id;
     c->worker = self;
-    c->spin_ns = c->spin_now = (uint32_t)await_spin;
+    c->spin_ns = c->spin_now = await_spin < UINT32_MAX ? (uint32_t)await_spin : UINT32_MAX;
     /* A copy: loops may look at it a moment longer than the worker lives. */
     if (mode <= HWS_PROGRESS_BLOCKING &&
         ((r = hws_worker_fd(id, &fd)) < 0 || (c->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3)) < 0)) {

@@ -135,6 +135,50 @@ async def test_plan(pair, memory):
         client.plan([("put", key, key.length, into)])
 
 
+async def test_numbers_that_do_not_fit(pair, memory, worker, context):
+    """They are refused, and do not stand for others modulo 2 to the 64th or the 32nd."""
+    client, server = pair
+    key, out = client.rkey_unpack(memory.rkey_pack()), bytearray(8)
+    for wrong in (-key.base - 1, 1 << 64):
+        for call in (key.put, key.get):
+            with pytest.raises(OverflowError):
+                call(out, wrong)
+        with pytest.raises(OverflowError):
+            key.put_notify(out, 1, wrong)
+        with pytest.raises(OverflowError):
+            key.atomic("add", 1, wrong)
+        with pytest.raises(OverflowError):
+            client.plan([("put", key, wrong, out)])
+    for wrong in (-1, 1 << 64):
+        with pytest.raises(OverflowError):
+            key.put_notify(out, wrong)
+        with pytest.raises(OverflowError):
+            key.atomic("add", 1, size=wrong)
+        with pytest.raises(OverflowError):
+            context.mem_alloc(wrong)
+        with pytest.raises(OverflowError):
+            memory.advise(wrong)
+        for call in (server.probe, server.take, server.recv_multi, worker.probe):
+            with pytest.raises(OverflowError):
+                call(wrong)
+            with pytest.raises(OverflowError):
+                call(1, wrong)
+        with pytest.raises(OverflowError):
+            client.send_multi([out], wrong)
+        with pytest.raises(OverflowError):
+            client.send_multi([out], coalesce=wrong)
+        with pytest.raises(OverflowError):
+            await server.recv(tag=wrong)
+        with pytest.raises(OverflowError):
+            hawser.Worker(context, spares=wrong)
+    with pytest.raises(OverflowError):
+        key.atomic("add", 1, size=(1 << 32) + 8)
+    with pytest.raises(OverflowError):
+        hawser.Worker(context, spin=-1)
+    with pytest.raises(OverflowError):
+        hawser.connect("127.0.0.1", 1, worker=worker, close_timeout=-1)
+
+
 async def test_views(pair, memory):
     client, _ = pair
     key = client.rkey_unpack(memory.rkey_pack())
