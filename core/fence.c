@@ -33,10 +33,7 @@ static int32_t fence_all(struct hws__worker *w, hws_id source)
 /* Under ownership. */
 static int32_t fence(struct hws__worker *w, struct hws__endpoint *ep, hws_id source)
 {
-    /* What other threads posted before comes before. */
-    if (atomic_load(&w->submissions) != NULL && !w->submitting) {
-        hws__submissions_run(w);
-    }
+    hws__submissions_catch_up(w);
     if (ep == NULL) {
         return atomic_load(&w->obj.id) == source
                    ? fence_all(w, source)

@@ -323,6 +323,8 @@ static ucs_status_t list_arrived(struct hws__uworker *u, struct hws__endpoint *e
         hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory for a multi-buffer message");
         return UCS_OK;
     }
+    ep->traffic.in[HWS_TRAFFIC_MULTI].count++;
+    ep->traffic.in[HWS_TRAFFIC_MULTI].bytes += x->inline_at != 0 ? x->gathered : 0;
     m->ep = ep;
     m->ep_id = ep->obj.id;
     m->tag = wire.tag;
@@ -374,8 +376,6 @@ ucs_status_t hws__multi_cb(void *arg, const void *header, size_t header_length, 
         hws__endpoint_fail(ep, HWS_E_PROTOCOL, "a damaged multi-buffer message");
         return UCS_OK;
     }
-    ep->traffic.in[HWS_TRAFFIC_MULTI].count++;
-    ep->traffic.in[HWS_TRAFFIC_MULTI].bytes += length;
     return list_arrived(u, ep, data, length, param->recv_attr);
 }
 

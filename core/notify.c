@@ -21,12 +21,12 @@ static int32_t notify_run(struct hws__post *p)
         return hws__fail(HWS_E_UNSUPPORTED, p->rkey,
                          "a notification behind UCX's own put: flush, then send a message");
     }
-    k->ep->traffic.out[HWS_TRAFFIC_PUT].count++;
-    k->ep->traffic.out[HWS_TRAFFIC_PUT].bytes += bytes;
     if ((job = hws__rma_job_of(p, k, HWS__RMA_PUT)) == NULL) {
         return HWS_E_TOO_MANY;
     }
-    job->msg.flags = HWS__RMA_NOTIFY;
+    k->ep->traffic.out[HWS_TRAFFIC_PUT].count++;
+    k->ep->traffic.out[HWS_TRAFFIC_PUT].bytes += bytes;
+    job->msg.flags = HWS__RMA_NOTIFY | HWS__RMA_LAST;
     job->msg.value = p->operand;
     job->msg.length = p->done_length = bytes;
     if (hws__rma_direct(k, p->opts->memory_kind)) {

@@ -598,6 +598,13 @@ int hws__submissions_run(struct hws__worker *w)
     return n;
 }
 
+void hws__submissions_catch_up(struct hws__worker *w)
+{
+    if (atomic_load(&w->submissions) != NULL && !w->submitting) {
+        hws__submissions_run(w);
+    }
+}
+
 void hws__ask(struct hws__worker *w, struct hws__obj *o, hws_id id, uint32_t what)
 {
     if (hws__obj_ask(o, id, what)) {

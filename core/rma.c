@@ -79,6 +79,7 @@ static int32_t put_message(struct hws__post *p, struct hws__rkey *k, uint64_t by
     if (job == NULL) {
         return HWS_E_TOO_MANY;
     }
+    job->msg.flags = HWS__RMA_LAST;
     job->length = job->msg.length = bytes;
     p->done_length = bytes;
     return hws__rma_job_post(p, job);

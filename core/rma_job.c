@@ -209,7 +209,7 @@ static ucs_status_ptr_t send_piece(struct hws__rma_job *job)
         job->wire.value = job->length - job->sent - job->piece;
     }
     if (job->sent + job->piece < job->length) {
-        job->wire.flags &= (uint8_t)~HWS__RMA_NOTIFY;
+        job->wire.flags &= (uint8_t) ~(HWS__RMA_NOTIFY | HWS__RMA_LAST);
     }
     job->in_call = true;
     job->early = false;

@@ -68,7 +68,7 @@ static void on_put(struct hws__endpoint *ep, const struct hws__rma_msg *m, const
         memcpy((char *)at->base + (m->address - (uint64_t)(uintptr_t)at->base), data, length);
         hws__memory_unuse(at);
     }
-    ep->traffic.in[HWS_TRAFFIC_PUT].count++;
+    ep->traffic.in[HWS_TRAFFIC_PUT].count += (m->flags & HWS__RMA_LAST) != 0;
     ep->traffic.in[HWS_TRAFFIC_PUT].bytes += length;
     if (m->flags & HWS__RMA_NOTIFY) {
         notify(ep, m);

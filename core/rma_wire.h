@@ -26,6 +26,7 @@ enum hws__rma_type {
 
 #define HWS__RMA_NOTIFY 1u /* last piece: tell the peer's application `value` */
 #define HWS__RMA_FETCH 2u  /* the old value is wanted */
+#define HWS__RMA_LAST 4u   /* of a put: no piece follows */
 
 /** The header, little endian. */
 struct hws__rma_msg {

@@ -409,6 +409,7 @@ int32_t hws_tag_probe(hws_id source, uint64_t tag, uint64_t mask, hws_message_in
     if ((r = hws__own_call(p.worker, source, &nested)) < 0) {
         return r;
     }
+    hws__submissions_catch_up(p.worker);
     if (atomic_load(p.ep != NULL ? &p.ep->obj.id : &p.worker->obj.id) != source) {
         hws__disown(p.worker, nested);
         return hws__id_error(&hws__objects, source, 0);

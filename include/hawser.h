@@ -1200,8 +1200,8 @@ typedef struct hws_stats {
     uint64_t credit_waits;  /* sends that waited for credit of their peer */
     uint64_t sent[8];       /* by HWS_TRAFFIC_*: messages; puts, gets and atomics of this side */
     uint64_t bytes_sent[8]; /* a get's are those that it read; atomics have none */
-    uint64_t received[8];   /* messages; puts, gets and atomics of peers that were served here (in
-                               shared memory nobody serves them) */
+    uint64_t received[8]; /* messages, but for those of am_dropped; puts, gets and atomics of peers
+                               that were served here (in shared memory nobody serves them) */
     uint64_t bytes_received[8];
     uint64_t via_sent[8]; /* the sums of the above by HWS_VIA_* */
     uint64_t via_bytes_sent[8];

@@ -721,6 +721,42 @@ static void by_itself(uint32_t mode)
     t_pair_close(&pair);
 }
 
+/* A receive that was posted before takes what the probe after it must then not find. */
+static void probe_after_receive(uint32_t mode)
+{
+    t_pair_opts opts = {.mode = mode};
+    t_pair pair;
+    hws_id send = 0, recv = 0, message = 0;
+    uint64_t in = 0;
+
+    t_pair_open(&pair, &opts);
+    for (uint64_t i = 0; i < 2000; i += 2) {
+        for (uint64_t n = i; n < i + 2; n++) {
+            CHECK_OK(hws_tag_send(pair.endpoint[0], &n, 8, 1, NULL, &send));
+            WAIT_OK(&pair, send);
+        }
+        t_sleep(T_MS / 2); /* the library's thread has the worker again */
+        CHECK_OK(hws_tag_recv(pair.endpoint[1], &in, 8, 1, ALL, NULL, &recv));
+        EVENTUALLY(hws_tag_probe(pair.endpoint[1], 1, ALL, NULL, &message) == HWS_OK);
+        WAIT_OK(&pair, recv);
+        CHECK_EQ(in, i);
+        CHECK_OK(hws_message_recv(message, &in, 8, NULL, &recv));
+        WAIT_OK(&pair, recv);
+        CHECK_EQ(in, i + 1);
+    }
+    t_pair_close(&pair);
+}
+
+CASE(probe_after_receive_beside_a_thread)
+{
+    probe_after_receive(HWS_PROGRESS_THREAD);
+}
+
+CASE(probe_after_receive_beside_a_polling_thread)
+{
+    probe_after_receive(HWS_PROGRESS_THREAD_POLLING);
+}
+
 CASE(thread_makes_progress_by_itself)
 {
     by_itself(HWS_PROGRESS_THREAD);

@@ -129,6 +129,13 @@ CASE(truncation_and_cancel)
         hws_op_opts late = {.struct_size = sizeof(late), .timeout_ns = 30 * T_MS};
         CHECK_OK(hws_tag_recv(source, in, 100, 2, ALL, &late, &recv));
         CHECK_CODE(WAIT(&pair, recv).status, HWS_E_TIMED_OUT);
+        /* Of a message that waits, the operation says so as well, not the call. */
+        CHECK_OK(hws_tag_send(pair.endpoint[0], out, 200, 3, NULL, &send));
+        (void)WAIT(&pair, send);
+        UNTIL(&pair, hws_tag_probe(source, 3, ALL, NULL, NULL) == HWS_OK);
+        CHECK_OK(hws_tag_recv(source, in, 100, 3, ALL, NULL, &recv));
+        CHECK_CODE(WAIT(&pair, recv).status, HWS_E_TRUNCATED);
+        CHECK_CODE(hws_tag_probe(source, 3, ALL, NULL, NULL), HWS_E_NOT_FOUND);
     }
     t_pair_close(&pair);
 }

@@ -72,11 +72,12 @@ CASE_BOTH(messages_by_kind_and_transport)
 
 CASE_REMOTE(remote_memory_by_kind)
 {
-    uint64_t value = 1, old = 0;
+    static uint64_t value[2500]; /* in several pieces, where it goes by messages */
+    uint64_t old = 0;
     hws_stats s;
     hws_id op = 0;
 
-    CHECK_OK(hws_put(remote->rkey, remote->address, &value, 8, NULL, &op));
+    CHECK_OK(hws_put(remote->rkey, remote->address, value, sizeof value, NULL, &op));
     WAIT_OK(pair, op);
     CHECK_OK(hws_get(remote->rkey, remote->address + 8, &old, 8, NULL, &op));
     WAIT_OK(pair, op);
@@ -88,7 +89,7 @@ CASE_REMOTE(remote_memory_by_kind)
     t_flush(pair, user);
     s = t_stats(pair->endpoint[user]);
     CHECK_EQ(s.sent[HWS_TRAFFIC_PUT], 1);
-    CHECK_EQ(s.bytes_sent[HWS_TRAFFIC_PUT], 8);
+    CHECK_EQ(s.bytes_sent[HWS_TRAFFIC_PUT], sizeof value);
     CHECK_EQ(s.sent[HWS_TRAFFIC_GET], 2);
     CHECK_EQ(s.bytes_sent[HWS_TRAFFIC_GET], 12);
     CHECK_EQ(s.sent[HWS_TRAFFIC_ATOMIC], 1);
@@ -97,12 +98,42 @@ CASE_REMOTE(remote_memory_by_kind)
     /* Directly, and the other side sees nothing; or all of it by messages. */
     CHECK(s.received[HWS_TRAFFIC_PUT] <= 1);
     if (s.received[HWS_TRAFFIC_PUT] == 1) {
-        CHECK_EQ(s.bytes_received[HWS_TRAFFIC_PUT], 8);
+        CHECK_EQ(s.bytes_received[HWS_TRAFFIC_PUT], sizeof value);
         CHECK_EQ(s.received[HWS_TRAFFIC_GET], 2);
         CHECK_EQ(s.received[HWS_TRAFFIC_ATOMIC], 1);
     } else {
         CHECK_EQ(s.received[HWS_TRAFFIC_GET], 0);
     }
+}
+
+CASE_BOTH(multi_buffer_messages_by_their_data)
+{
+    static char parts[4][100000];
+    static const uint64_t lengths[] = {0, 1, 700, 100000};
+    t_pair_opts opts = {.endpoint_flags = flags};
+    uint64_t total = 0;
+    hws_stats s;
+    t_pair pair;
+
+    t_pair_open(&pair, &opts);
+    for (uint64_t n = 0; n <= 4; n++) {
+        hws_segment segments[4];
+        hws_id send = 0, recv = 0;
+
+        for (uint64_t i = 0; i < n; i++) {
+            segments[i] = (hws_segment){.base = parts[i], .length = lengths[i]};
+            total += lengths[i];
+        }
+        CHECK_OK(hws_multi_recv(pair.endpoint[1], n, ALL, NULL, NULL, &recv));
+        CHECK_OK(hws_multi_send(pair.endpoint[0], n, segments, n, NULL, NULL, &send));
+        WAIT_OK(&pair, send);
+        (void)WAIT_OK(&pair, recv);
+    }
+    s = t_stats(pair.endpoint[1]);
+    CHECK_EQ(s.received[HWS_TRAFFIC_MULTI], 5);
+    CHECK_EQ(s.bytes_received[HWS_TRAFFIC_MULTI], total);
+    CHECK_EQ(t_stats(pair.endpoint[0]).bytes_sent[HWS_TRAFFIC_MULTI], total);
+    t_pair_close(&pair);
 }
 
 CASE(failures_by_code)

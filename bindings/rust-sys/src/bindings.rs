@@ -798,7 +798,7 @@ pub struct hws_stats {
     pub sent: [u64; 8],
     /// a get's are those that it read; atomics have none
     pub bytes_sent: [u64; 8],
-    /// messages; puts, gets and atomics of peers that were served here (in shared memory nobody serves them)
+    /// messages, but for those of am_dropped; puts, gets and atomics of peers that were served here (in shared memory nobody serves them)
     pub received: [u64; 8],
     pub bytes_received: [u64; 8],
     /// the sums of the above by HWS_VIA_*
