@@ -104,8 +104,8 @@ static PyObject *buffer_fetch(PyObject *self, PyObject *args, PyObject *kwargs)
         return NULL;
     }
     op_take_memory(op, &m);
-    Py_INCREF(into);
-    replace(&op->keep, into);
+    op->owner = op->keep;
+    op->keep = Py_NewRef(into);
     op_options(op, timeout, 0, m.kind, &o);
     r = hws_am_recv(b->id, m.data, m.length, &o, &op->id);
     return op_posted(op, r);

@@ -34,6 +34,7 @@ struct core *core_new(hws_id id, uint32_t mode)
     }
     atomic_init(&c->refs, 1);
     c->id = id;
+    c->pid = getpid();
     c->mode = mode;
     c->spin_ns = c->spin_now = 50000;
     c->credit = 64;
@@ -235,7 +236,7 @@ static void tell(struct core *c, struct notice *n)
             return;
         }
     }
-    if (c->worker != NULL) {
+    if (c->worker != NULL && (uint32_t)Py_REFCNT(c->worker) != 0) { /* 0: it is being freed */
         r = PyObject_CallMethod(
             c->worker, "_notice", "IKKiIKKKsy#NK", e->kind, (unsigned long long)e->source,
             (unsigned long long)e->op, e->status, e->flags, (unsigned long long)e->length,
@@ -248,6 +249,9 @@ static void tell(struct core *c, struct notice *n)
         Py_XDECREF(r);
     } else {
         Py_DECREF(buffer);
+        if (e->kind == HWS_EVENT_CLOSED && e->source == c->id) {
+            core_closed(c);
+        }
     }
 }
 
@@ -371,19 +375,22 @@ void core_abandon(struct core *c)
 /* Buffers of operations that ended after their worker was dropped. */
 void core_reap(void)
 {
-    for (struct abandoned **p = &abandoned; *p != NULL;) {
-        struct abandoned *a = *p;
+    /* A list of its own: what is drained runs Python, which may come here again. */
+    struct abandoned *list = abandoned, *a;
 
+    abandoned = NULL;
+    while ((a = list) != NULL) {
+        list = a->next;
         core_drain(a->core, NULL, true, NULL);
         if (callback_raise() < 0) {
             PyErr_WriteUnraisable(NULL);
         }
         if (hws_kind(a->core->id) < 0 && atomic_load(&a->core->arrived) == NULL) {
-            *p = a->next;
             core_unref(a->core);
             free(a);
         } else {
-            p = &a->next;
+            a->next = abandoned;
+            abandoned = a;
         }
     }
 }

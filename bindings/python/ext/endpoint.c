@@ -260,6 +260,16 @@ PyObject *endpoint_stream_recv(PyObject *self, PyObject *const *args, Py_ssize_t
 
 /* ---- Active messages ---- */
 
+/* Letting go of it may run Python: after the buffer is held, and without the error of the call. */
+static void give_header_back(struct memory *header)
+{
+    PyObject *type, *value, *traceback;
+
+    PyErr_Fetch(&type, &value, &traceback);
+    memory_release(header);
+    PyErr_Restore(type, value, traceback);
+}
+
 PyObject *endpoint_am_send(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
     static struct signature signature = {
@@ -270,7 +280,7 @@ PyObject *endpoint_am_send(PyObject *self, PyObject *const *args, Py_ssize_t n, 
     struct memory header = {.data = NULL};
     uint64_t am_id = 0;
     struct posting p;
-    PyObject *a[7];
+    PyObject *a[7], *op;
     int32_t r;
 
     if (e == NULL || arguments(&signature, args, n, kwnames, a) < 0 ||
@@ -283,13 +293,14 @@ PyObject *endpoint_am_send(PyObject *self, PyObject *const *args, Py_ssize_t n, 
     }
     if (posting_prepare(&p, e->core, a[0], false, RESULT_NONE, a[3], flags) < 0 ||
         posting_stream(&p, a[6]) < 0) {
-        memory_release(&header);
+        give_header_back(&header);
         return NULL;
     }
     r = hws_am_send(e->id, am_id > UINT32_MAX ? UINT32_MAX : (uint32_t)am_id, header.data,
                     header.length, p.data, p.length, &p.opts, &p.op->id);
-    memory_release(&header);
-    return posting_posted(&p, r, NULL);
+    op = posting_posted(&p, r, NULL);
+    give_header_back(&header);
+    return op;
 }
 
 /* ---- Flush ---- */

@@ -59,6 +59,7 @@ struct binding {
 /** The C side of a worker. It lives until the worker and its operations have ended. */
 struct core {
     _Atomic uint32_t refs;
+    pid_t pid; /* of the process that it is for */
     hws_id id;
     uint32_t mode;
     int fd;                           /* a copy of the library's; -1 in the thread modes */
@@ -111,8 +112,10 @@ struct op {
     uint32_t flags;
     hws_id source;
     uint64_t length, tag;
-    char *text;                    /* malloc */
-    const hws_multi_detail *multi; /* ours to close until Python has it */
+    char *text; /* malloc */
+    const hws_multi_detail
+        *multi;      /* ours to close until Python has it; there as long as its worker is */
+    hws_id multi_id; /* its buffer */
     uint8_t result;
     uint8_t back; /* not none: buffer and `keep` stay until the result is taken */
     bool has_view, told, cancelled, blocking, waiting, yielded;
@@ -122,7 +125,8 @@ struct op {
     void *data;     /* the memory, if `back` says that its bytes may go back */
     Py_buffer view;
     PyObject *keep;
-    PyObject *loop; /* where it is waited for, and that loop's thread */
+    PyObject *owner; /* of the memory, where `keep` is the result */
+    PyObject *loop;  /* where it is waited for, and that loop's thread */
     unsigned long thread;
     PyObject *callback, *context;
     PyObject *more;                    /* further callbacks: list of (callback, context) */
@@ -219,6 +223,8 @@ int core_drain(struct core *c, struct binding *direct, bool all, const struct op
 void core_event(void *arg, const hws_event *event);
 void core_abandon(struct core *c);
 void core_reap(void);
+/** The worker's last event was told: give back the library's reference. */
+void core_closed(struct core *c);
 uint64_t now_ns(void);
 
 /* relay.c */

@@ -193,7 +193,8 @@ void bindings_clear(struct core *c)
     relay_stop(c);
     while ((b = c->bindings) != NULL) {
         c->bindings = b->next;
-        if (!loop_closed(b)) {
+        /* After a fork the loop's set of descriptors is the parent's still. */
+        if (c->pid == getpid() && !loop_closed(b)) {
             bool here = b->thread == PyThread_get_thread_ident();
             int fds[2] = {b->direct, c->wakefd};
 

@@ -2,7 +2,7 @@
  * Multi-buffer messages: many buffers in one call. A receive ends with the list of what is coming
  * (hawser._core.Segments); fetch() then moves the data into memory of the receiver's choice.
  */
-#include "ext.h"
+#include "op.h"
 #include <stdlib.h>
 
 static PyTypeObject *segments_type;
@@ -170,7 +170,7 @@ PyObject *py_multi_recv(PyObject *self, PyObject *args)
         op->length = done.length;
         op->tag = done.tag;
         op->source = done.source;
-        op->multi = done.detail;
+        op_multi(op, &done);
     }
     return op_posted(op, r);
 }
@@ -180,15 +180,19 @@ PyObject *py_multi_recv(PyObject *self, PyObject *args)
 PyObject *segments_new(struct op *op)
 {
     const hws_multi_detail *detail = op->multi;
-    struct segments *s = PyObject_New(struct segments, segments_type);
+    struct segments *s;
 
-    if (s == NULL) {
+    if (hws_kind(op->multi_id) < 0) { /* what the event named went with it */
+        PyErr_SetString(PyExc_ValueError, "the worker of this message is closed");
+        return NULL;
+    }
+    if ((s = PyObject_New(struct segments, segments_type)) == NULL) {
         return NULL;
     }
     op->multi = NULL;
     core_ref(op->core);
     s->core = op->core;
-    s->id = detail->buffer;
+    s->id = op->multi_id;
     s->detail = detail;
     s->pending = false;
     if ((s->lengths = PyTuple_New((Py_ssize_t)detail->count)) == NULL) {
@@ -241,18 +245,23 @@ static PyObject *segments_copy(PyObject *self, PyObject *unused)
         PyErr_SetString(PyExc_ValueError, "data is still at the sender: fetch it");
         return NULL;
     }
-    if ((list = PyList_New((Py_ssize_t)s->detail->count)) == NULL) {
+    if ((list = PyList_New(0)) == NULL) {
         return NULL;
     }
-    for (uint64_t i = 0; i < s->detail->count; i++) {
+    /* Each time anew: making an object may run the collector, and so whatever ends the message. */
+    for (uint64_t i = 0; listed(self) != NULL && i < s->detail->count; i++) {
         const hws_segment *one = &s->detail->segments[i];
         PyObject *copy = PyByteArray_FromStringAndSize(one->base, (Py_ssize_t)one->length);
+        int failed = copy == NULL || PyList_Append(list, copy) < 0;
 
-        if (copy == NULL) {
-            Py_DECREF(list);
-            return NULL;
+        Py_XDECREF(copy);
+        if (failed) {
+            break;
         }
-        PyList_SetItem(list, (Py_ssize_t)i, copy);
+    }
+    if (PyErr_Occurred()) {
+        Py_DECREF(list);
+        return NULL;
     }
     segments_drop(s);
     return list;
@@ -310,13 +319,12 @@ static PyObject *segments_drop_method(PyObject *self, PyObject *unused)
 
 int32_t list_return(struct op *op)
 {
-    const hws_multi_detail *detail = op->multi;
     struct segments *s;
     hws_id id;
 
-    if (detail != NULL) {
+    if (op->multi != NULL) {
         op->multi = NULL;
-        return hws_multi_return(detail->buffer);
+        return hws_multi_return(op->multi_id);
     }
     if (op->keep == NULL || Py_TYPE(op->keep) != segments_type) {
         return HWS_OK;
@@ -364,10 +372,12 @@ static PyObject *get_pending(PyObject *self, void *unused)
 static PyObject *get_kinds(PyObject *self, void *unused)
 {
     struct segments *s = listed(self);
-    PyObject *kinds;
+    PyObject *kinds = NULL;
 
     (void)unused;
-    if (s == NULL || (kinds = PyTuple_New((Py_ssize_t)s->detail->count)) == NULL) {
+    if (s == NULL || (kinds = PyTuple_New(PyTuple_Size(s->lengths))) == NULL ||
+        listed(self) == NULL) { /* again: the collector may have run */
+        Py_XDECREF(kinds);
         return NULL;
     }
     for (uint64_t i = 0; i < s->detail->count; i++) {

@@ -64,6 +64,7 @@ void op_give_back(struct op *op)
     if (op->result < RESULT_KEEP) {
         Py_CLEAR(op->keep);
     }
+    Py_CLEAR(op->owner);
 }
 
 /* All that it holds, but for its core. */
@@ -91,10 +92,11 @@ static void drop(struct op *op)
 /* Most hold nothing when they are freed: one branch for all. */
 static inline bool holds_nothing(const struct op *op)
 {
-    return ((uintptr_t)op->keep | (uintptr_t)op->loop | (uintptr_t)op->callback |
-            (uintptr_t)op->text | (uintptr_t)op->ucp | (uintptr_t)op->untaken |
-            (uintptr_t)op->message | (uintptr_t)op->multi | (uintptr_t)op->late_link |
-            (uintptr_t)op->has_view | (uintptr_t)(op->result == RESULT_MESSAGE)) == 0;
+    return ((uintptr_t)op->keep | (uintptr_t)op->owner | (uintptr_t)op->loop |
+            (uintptr_t)op->callback | (uintptr_t)op->text | (uintptr_t)op->ucp |
+            (uintptr_t)op->untaken | (uintptr_t)op->message | (uintptr_t)op->multi |
+            (uintptr_t)op->late_link | (uintptr_t)op->has_view |
+            (uintptr_t)(op->result == RESULT_MESSAGE)) == 0;
 }
 
 static void op_dealloc(PyObject *self)
@@ -180,7 +182,7 @@ void op_event(void *arg, const hws_event *event)
     op->flags = event->flags;
     op->source = event->source;
     if (op->result == RESULT_MULTI && (event->flags & HWS_EVENT_FLAG_BUFFER)) {
-        op->multi = event->detail;
+        op_multi(op, event);
     }
     if (event->status < 0 && event->detail != NULL) {
         op->text = strdup(event->detail);
@@ -457,7 +459,12 @@ static PyObject *op_end(PyObject *self, PyObject *args)
         return NULL;
     }
     if (atomic_load(&op->ended)) {
-        Py_RETURN_NONE;
+        Py_RETURN_FALSE;
+    }
+    if (op->cancelled) {
+        atomic_store(&op->ended, 1);
+        op->told = true;
+        Py_RETURN_FALSE;
     }
     op->status = status;
     op->text = text != NULL ? strdup(text) : NULL;
@@ -468,13 +475,13 @@ static PyObject *op_end(PyObject *self, PyObject *args)
     }
     atomic_store(&op->ended, 1);
     op->told = true;
-    if (!op->cancelled && op->callback != NULL) {
+    if (op->callback != NULL) {
         op_call_waiters(op, NULL);
     }
     if (atomic_load(&op->core->blocked) != 0) {
         hws_worker_signal(op->core->id);
     }
-    Py_RETURN_NONE;
+    Py_RETURN_TRUE;
 }
 int op_import(PyObject *module)
 {

@@ -20,6 +20,13 @@ static inline bool op_over(const struct op *op)
     return op->cancelled || atomic_load_explicit(&op->ended, memory_order_acquire);
 }
 
+/** Keep the multi-buffer message that an event brings. */
+static inline void op_multi(struct op *op, const hws_event *event)
+{
+    op->multi = event->detail;
+    op->multi_id = op->multi->buffer;
+}
+
 /** Tell what has ended in the progress that was made for this operation. */
 void op_settle(struct op *op);
 

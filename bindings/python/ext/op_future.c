@@ -300,43 +300,81 @@ PyObject *op_on_end(PyObject *self, PyObject *fn)
     Py_RETURN_NONE;
 }
 
+/* Comparing runs Python, in which the operation may end and give its callbacks away. */
+static int is_callback(PyObject *one, PyObject *fn)
+{
+    int same;
+
+    Py_INCREF(one);
+    same = PyObject_RichCompareBool(one, fn, Py_EQ);
+    Py_DECREF(one);
+    return same;
+}
+
+/* Among those after the first; how many there were, -1 with an error set. */
+static long remove_more(struct op *op, PyObject *fn)
+{
+    PyObject *more = op->more;
+    long removed = 0;
+    int same = 0;
+
+    if (more == NULL) {
+        return 0;
+    }
+    Py_INCREF(more);
+    for (Py_ssize_t i = PyList_Size(more); same >= 0 && i-- > 0;) {
+        PyObject *pair = i < PyList_Size(more) ? PyList_GetItem(more, i) : NULL;
+
+        if (pair == NULL) {
+            continue;
+        }
+        Py_INCREF(pair);
+        same = is_callback(PyTuple_GetItem(pair, 0), fn);
+        if (same > 0 && op->more == more && i < PyList_Size(more) &&
+            PyList_GetItem(more, i) == pair) {
+            same = PySequence_DelItem(more, i);
+            removed += same == 0;
+        }
+        Py_DECREF(pair);
+    }
+    Py_DECREF(more);
+    return same < 0 ? -1 : removed;
+}
+
+/* Let go of the first, in whose place the next one comes. */
+static void remove_first(struct op *op)
+{
+    PyObject *next =
+        op->more != NULL && PyList_Size(op->more) > 0 ? PyList_GetItem(op->more, 0) : NULL;
+    PyObject *callback = op->callback, *context = op->context;
+
+    op->callback = next != NULL ? Py_NewRef(PyTuple_GetItem(next, 0)) : NULL;
+    op->context = next != NULL ? Py_NewRef(PyTuple_GetItem(next, 1)) : NULL;
+    if (next != NULL) {
+        PySequence_DelItem(op->more, 0);
+    }
+    Py_DECREF(callback);
+    Py_XDECREF(context);
+}
+
 PyObject *op_remove_done_callback(PyObject *self, PyObject *fn)
 {
     struct op *op = (struct op *)(void *)self;
-    long removed = 0;
+    long removed = remove_more(op, fn);
+    PyObject *first = op->callback;
 
-    for (Py_ssize_t i = op->more == NULL ? 0 : PyList_Size(op->more); i-- > 0;) {
-        int same =
-            PyObject_RichCompareBool(PyTuple_GetItem(PyList_GetItem(op->more, i), 0), fn, Py_EQ);
-
-        if (same < 0 || (same > 0 && PySequence_DelItem(op->more, i) < 0)) {
-            return NULL;
-        }
-        removed += same;
-    }
-    if (op->callback != NULL) {
-        int same = PyObject_RichCompareBool(op->callback, fn, Py_EQ);
+    if (removed >= 0 && first != NULL) {
+        int same = is_callback(first, fn);
 
         if (same < 0) {
             return NULL;
         }
-        if (same > 0) {
-            PyObject *first =
-                op->more != NULL && PyList_Size(op->more) > 0 ? PyList_GetItem(op->more, 0) : NULL;
-
+        if (same > 0 && op->callback == first) {
             removed++;
-            Py_CLEAR(op->callback);
-            Py_CLEAR(op->context);
-            if (first != NULL) {
-                op->callback = PyTuple_GetItem(first, 0);
-                op->context = PyTuple_GetItem(first, 1);
-                Py_INCREF(op->callback);
-                Py_INCREF(op->context);
-                PySequence_DelItem(op->more, 0);
-            }
+            remove_first(op);
         }
     }
-    return PyLong_FromLong(removed);
+    return removed < 0 ? NULL : PyLong_FromLong(removed);
 }
 
 static PyObject *itself(PyObject *self, PyObject *unused)

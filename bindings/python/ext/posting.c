@@ -68,6 +68,10 @@ void posting_lend(struct op *op, PyObject *buffer)
 
 int posting_stream(struct posting *p, PyObject *stream)
 {
+    if (stream != NULL && stream != Py_None && p->lend != NULL) {
+        posting_lend(p->op, p->lend); /* what the stream is asked is Python */
+        p->lend = NULL;
+    }
     return op_stream(p->op, stream, &p->opts);
 }
 

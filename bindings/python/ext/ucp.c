@@ -213,7 +213,9 @@ static PyObject *send_or_receive(PyObject *self, PyObject *const *a, bool receiv
     struct endpoint *e = usual(u, a, &buffer);
 
     if (e != NULL) {
+        Py_INCREF((PyObject *)e); /* the buffer may be asked by Python, which may close it */
         r = post(u, e, buffer, receives);
+        Py_DECREF((PyObject *)e);
     }
     Py_XDECREF(buffer);
     return r != NULL ? r : slowly(self, receives ? "_recv" : "_send", a);

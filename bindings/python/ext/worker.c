@@ -31,6 +31,13 @@ struct core *core_of(PyObject *worker)
 /* An object of Python may be many buffers, each of which is a segment: memory alone bounds them. */
 #define SEGMENTS (1u << 30)
 
+/* It cannot be had after all. The library tells the core of the end, and has the reference until then. */
+static void leave_open(struct core *c)
+{
+    c->worker = NULL;
+    core_abandon(c);
+}
+
 /* _open(context, mode, flags, name, spin_ns, await_spin_ns, spares) */
 static PyObject *worker_open(PyObject *self, PyObject *args)
 {
@@ -71,18 +78,27 @@ static PyObject *worker_open(PyObject *self, PyObject *args)
     /* A copy: loops may look at it a moment longer than the worker lives. */
     if (mode <= HWS_PROGRESS_BLOCKING &&
         ((r = hws_worker_fd(id, &fd)) < 0 || (c->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3)) < 0)) {
-        hws_close(id);
-        core_unref(c);
-        return r < 0 ? raise_last(r) : PyErr_SetFromErrno(PyExc_OSError);
+        PyObject *none = r < 0 ? raise_last(r) : PyErr_SetFromErrno(PyExc_OSError);
+
+        leave_open(c);
+        return none;
     }
     if ((c->done = op_new_done(c)) == NULL) {
-        hws_close(id);
-        core_unref(c);
+        leave_open(c);
         return NULL;
     }
     core_ref(c); /* the library's: given back with the CLOSED event */
     w->core = c;
     Py_RETURN_NONE;
+}
+
+void core_closed(struct core *c)
+{
+    if (!c->closed) {
+        c->closed = true;
+        bindings_clear(c);
+        core_unref(c);
+    }
 }
 
 /* _closed(): the worker's last event was told. */
@@ -91,10 +107,8 @@ static PyObject *worker_closed(PyObject *self, PyObject *unused)
     struct core *c = core_in(self);
 
     (void)unused;
-    if (c != NULL && !c->closed) {
-        c->closed = true;
-        bindings_clear(c);
-        core_unref(c);
+    if (c != NULL) {
+        core_closed(c);
     }
     Py_RETURN_NONE;
 }
@@ -105,8 +119,11 @@ static void worker_dealloc(PyObject *self)
     PyTypeObject *type = Py_TYPE(self);
     freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);
     struct core *c = w->core;
+    PyObject *error, *value, *traceback;
 
     PyObject_GC_UnTrack(self);
+    PyErr_Fetch(&error, &value,
+                &traceback); /* somebody else's, who lets go of the last reference */
     if (w->weak != NULL) {
         PyObject_ClearWeakRefs(self);
     }
@@ -121,6 +138,7 @@ static void worker_dealloc(PyObject *self)
         Py_CLEAR(c->length);
         core_unref(c);
     }
+    PyErr_Restore(error, value, traceback);
     free_object(self);
     Py_DECREF(type);
 }

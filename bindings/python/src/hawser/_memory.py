@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from typing import Any
 
 from . import _constants as c
@@ -60,11 +61,22 @@ def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...] | None, items
     return False
 
 
+_ADDRESSES = 1 << 64
+
+
 def _bytes(shape: tuple[int, ...], itemsize: int) -> int:
-    length = itemsize
-    for extent in shape:
-        length *= extent
+    if itemsize < 0 or any(extent < 0 for extent in shape):
+        raise BufferError(f"an array cannot have the shape {shape} of items of {itemsize} bytes")
+    length = math.prod(shape, start=itemsize)
+    if length >= 1 << 63:
+        raise BufferError(f"no memory holds {length} bytes")
     return length
+
+
+def _address(address: int) -> int:
+    if not 0 <= address < _ADDRESSES:
+        raise BufferError(f"there is no address {address}")
+    return address
 
 
 def _refuse_holes(shape: tuple[int, ...], strides: tuple[int, ...] | None, itemsize: int) -> None:
@@ -81,7 +93,7 @@ def _from_cuda_array(array: dict[str, Any], owner: Any, writable: bool) -> tuple
     itemsize = int(array["typestr"][2:])
     shape = tuple(array["shape"])
     _refuse_holes(shape, array.get("strides"), itemsize)
-    return address or 0, _bytes(shape, itemsize), c.Memory.CUDA, owner
+    return _address(address or 0), _bytes(shape, itemsize), c.Memory.CUDA, owner
 
 
 def _from_dlpack(owner: Any, writable: bool) -> tuple[int, int, int, Any]:
@@ -102,7 +114,7 @@ def _from_dlpack(owner: Any, writable: bool) -> tuple[int, int, int, Any]:
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
     strides = tuple(tensor.strides[i] * itemsize for i in range(tensor.ndim)) if tensor.strides else None
     _refuse_holes(shape, strides, itemsize)
-    address = (tensor.data or 0) + tensor.byte_offset
+    address = _address((tensor.data or 0) + tensor.byte_offset)
     # The capsule, never consumed, gives the tensor back when it goes.
     return address, _bytes(shape, itemsize), _KINDS[tensor.device_type], (owner, capsule)
 

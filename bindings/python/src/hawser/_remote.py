@@ -28,13 +28,12 @@ _ACTIONS = {
 
 def hold(buffer: Any, writable: bool) -> tuple[int, int, int, Any]:
     """Address, bytes and kind of memory of an object, and what keeps it where it is."""
-    address, length, kind, owner = _core.hold_memory(buffer, writable)
-    if owner is not None:  # a capsule of DLPack's, which may be all that keeps the memory
-        return address, length, kind, (buffer, owner)
     kept = buffer
     with contextlib.suppress(TypeError, BufferError):
-        kept = memoryview(buffer)  # a bytearray cannot be resized while there is a view
-    return address, length, kind, kept
+        kept = memoryview(buffer)  # first: a bytearray cannot be resized while there is a view
+    address, length, kind, owner = _core.hold_memory(buffer, writable)
+    # A capsule of DLPack's may be all that keeps the memory.
+    return address, length, kind, kept if owner is None else (kept, owner)
 
 
 class _Use:

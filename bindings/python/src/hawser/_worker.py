@@ -374,31 +374,46 @@ class Waiters:
         if self._hand_over(thing):
             return None
         self.things.append(thing)
+        if self.waiting:  # by another thread since
+            self._settle()
         return _KEPT
 
     def _hand_over(self, thing: Any) -> bool:
         while self.waiting:
-            operation = self.waiting.popleft()
-            if not operation.cancelled():
-                self._give(operation, thing)
-                return True
+            with contextlib.suppress(IndexError):  # another thread had the last one
+                if self._give(self.waiting.popleft(), thing):
+                    return True
         return False
 
-    def _give(self, operation: _core.Operation[Any], thing: Any) -> None:
-        operation._end(0, thing)
+    def _settle(self) -> None:
+        """Things go to those who wait; threads may put and get at once."""
+        while self.things and self.waiting:
+            with contextlib.suppress(IndexError):
+                thing = self._pop()
+                if not self._hand_over(thing):
+                    self.things.appendleft(thing)
+
+    def _give(self, operation: _core.Operation[Any], thing: Any) -> bool:
+        """False: whoever waited gave it up."""
+        return operation._end(0, thing)
 
     def get(self) -> _core.Operation[Any]:
         worker = self._worker()
         assert worker is not None
         operation = _core.operation(worker, self._back)
-        if self.things:
-            self._give(operation, self._pop())
-        else:
-            if len(self.waiting) >= self._room:
-                self.waiting = collections.deque(op for op in self.waiting if not op.cancelled())
-                self._room = 2 * len(self.waiting) + 16
-            self.waiting.append(operation)
+        if len(self.waiting) >= self._room:
+            self._forget_cancelled()
+        self.waiting.append(operation)  # first: what comes now finds it
+        self._settle()
         return operation
+
+    def _forget_cancelled(self) -> None:
+        for _ in range(len(self.waiting)):
+            with contextlib.suppress(IndexError):
+                operation = self.waiting.popleft()
+                if not operation.cancelled():
+                    self.waiting.append(operation)
+        self._room = 2 * len(self.waiting) + 16
 
     def _pop(self) -> Any:
         return self.things.popleft()
@@ -419,11 +434,10 @@ def _untaken(waiters: weakref.ref[Waiters], thing: Any) -> None:
 class Messages(Waiters):
     """Active messages: what a peer may send before somebody asks for them is bounded by its credit."""
 
-    def _give(self, operation: _core.Operation[Any], thing: tuple[bytes, Any] | _Lost) -> None:
+    def _give(self, operation: _core.Operation[Any], thing: tuple[bytes, Any] | _Lost) -> bool:
         if isinstance(thing, _Lost):
-            operation._end(thing.code, None, thing.text)
-        else:
-            operation._end(0, thing)
+            return operation._end(thing.code, None, thing.text)
+        return operation._end(0, thing)
 
     def _pop(self) -> tuple[bytes, Any] | _Lost:
         thing: tuple[bytes, Any] | _Lost = self.things.popleft()
