@@ -101,7 +101,7 @@ def worker(**options: Any) -> None:
     """Start the workers of this machine for the scheduler at SCHEDULER."""
     try:
         asyncio.run(_run(options))
-    except (RuntimeError, ValueError) as e:
+    except (RuntimeError, ValueError, OSError) as e:
         raise click.ClickException(str(e)) from e
 
 

@@ -28,6 +28,8 @@ NO_SPLIT = 1 << 62
 # A list is a batch of messages that nobody answers: the arguments of a task, say, which its program may change as soon
 # as submit() has returned. Over tcp the kernel has about so many bytes by then.
 BATCH_COPIED = 4 << 20
+# For the peer's answer to a goodbye, where nothing else is on its way.
+GOODBYE_SECONDS = 5.0
 
 
 def _finalize(endpoint: hawser.Endpoint, lender: _direct.Lender | None, description: str) -> None:
@@ -52,6 +54,7 @@ class HawserComm(Comm):
         self._endpoint: hawser.Endpoint | None = endpoint
         self._ahead = write_ahead()
         self._unsent = 0  # bytes of messages that are not at the peer yet
+        self._awaited = 0  # writes that have not returned, since they wait for the peer
         self._lender = _direct.Lender(endpoint) if _direct.usable(info["lanes"]) else None
         self._peer_reads = False  # the memory of this process
         self._source: _direct.Where | None = None  # the peer's memory, if this process can read it
@@ -175,7 +178,11 @@ class HawserComm(Comm):
                 self._unsent += n
                 sending.add_done_callback(functools.partial(self._sent, n))
             if sending.done() or self._unsent > self._ahead:
-                await sending
+                self._awaited += 1
+                try:
+                    await sending
+                finally:
+                    self._awaited -= 1
         except hawser.HawserError as e:
             self._failed(e)
         except BaseException:
@@ -192,10 +199,16 @@ class HawserComm(Comm):
             self._cut()
 
     async def close(self) -> None:
-        """Send what is left, say goodbye and close; bounded by `distributed.comm.ucx.close-timeout`."""
+        """Send what is left, say goodbye and close; bounded by `distributed.comm.ucx.close-timeout`, and by less where
+        nothing is left."""
+        lent = bool(self._lender)
         endpoint, lender = self._let_go()
         if endpoint is None:
             return
+        if not lent and self._unsent == 0:
+            goodbye = asyncio.get_running_loop().call_later(GOODBYE_SECONDS, endpoint.abort)
+        else:
+            goodbye = None
         try:
             if lender is not None:
                 if lender:
@@ -210,10 +223,14 @@ class HawserComm(Comm):
                 lender.revoke()
             endpoint.abort()
             raise
+        finally:
+            if goodbye is not None:
+                goodbye.cancel()
 
     def abort(self) -> None:
-        """Close without waiting. What write() took still goes to the peer, as the kernel sends on what tcp took."""
-        if self.closed():
+        """Close without waiting. What write() took still goes to the peer, as the kernel sends on what tcp took; a
+        message whose write() waits was not taken."""
+        if self.closed() or self._awaited:
             self._cut()
             return
         endpoint, lender = self._let_go()

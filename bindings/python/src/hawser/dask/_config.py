@@ -32,8 +32,13 @@ def connect_timeout() -> float | None:
 
 
 def close_timeout() -> float:
-    """Seconds that closing may take for what was sent."""
-    return seconds("close-timeout") or 0.0
+    """Seconds that closing may take for what was sent; by default as long as the kernel would go on over tcp."""
+    chosen = seconds("close-timeout")
+    return (
+        float(parse_timedelta(dask.config.get("distributed.comm.timeouts.tcp"), "seconds"))
+        if chosen is None
+        else chosen
+    )
 
 
 def write_ahead() -> int:

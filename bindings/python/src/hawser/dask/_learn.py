@@ -32,7 +32,7 @@ class PairBandwidths(SchedulerPlugin):
 
     def cost(self, ts: Any, ws: Any) -> float:
         """Seconds that it takes to bring what a task needs to a worker."""
-        return sum((self._seconds(dep, ws) for dep in ts.dependencies if ws not in dep.who_has), 0.0)
+        return sum((self._seconds(dep, ws) for dep in ts.dependencies if ws not in (dep.who_has or ())), 0.0)
 
     def _seconds(self, dep: Any, ws: Any) -> float:
         """A worker fetches from any of those that have it, so their mean counts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -34,6 +35,16 @@ def nearest_devices(sys: Path = _SYS, proc: Path = _PROC, visible: str | None = 
         return ""
     port = best[index % len(best)]
     return ",".join([port, *_interfaces(ports[port])])
+
+
+def absent_devices(names: str, sys: Path = _SYS) -> list[str]:
+    """Those of a value of UCX_NET_DEVICES that this machine does not have."""
+    found = {"all"}
+    for kind in ("net", "infiniband"):
+        with contextlib.suppress(OSError):
+            found.update(os.listdir(sys / "class" / kind))
+    chosen = names.removeprefix("^").split(",")
+    return [name for name in chosen if name.strip().split(":")[0] not in found]
 
 
 def _read(path: Path) -> str:

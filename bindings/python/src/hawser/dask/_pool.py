@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import bisect
 import collections
 import contextlib
@@ -126,7 +125,7 @@ class Pool:
 
 
 _pool: Pool | None = None
-_watched: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
+_expiring = False
 
 
 def _allowed() -> int:
@@ -139,20 +138,27 @@ def _allowed() -> int:
 
 
 def take(n: int) -> memoryview:
-    """Memory for a buffer that is received on the running loop, from the pool of the process."""
+    """Memory for a buffer that is received from the pool of the process."""
     global _pool
     if _pool is None:
         _pool = Pool(_allowed)
-    if n >= SMALLEST:
-        loop = asyncio.get_running_loop()
-        if loop not in _watched:
-            _watched.add(loop)
-            loop.call_later(_pool.keep, _expire, _pool, loop)
+    if n >= SMALLEST and not _expiring:
+        _expire_later(_pool)
     return _pool.take(n)
 
 
-def _expire(pool: Pool, loop: asyncio.AbstractEventLoop) -> None:
-    if pool.expire():
-        loop.call_later(pool.keep, _expire, pool, loop)
-    else:
-        _watched.discard(loop)
+def _expire_later(pool: Pool) -> None:
+    """By a timer of its own: what is received may outlive the loop that received it."""
+    global _expiring
+    timer = threading.Timer(pool.keep, _expire, (pool,))
+    timer.daemon = True
+    timer.name = "hawser-dask-pool"
+    _expiring = True
+    timer.start()
+
+
+def _expire(pool: Pool) -> None:
+    global _expiring
+    _expiring = False  # before the look: who takes memory during it starts a timer
+    if pool.expire() and not _expiring:
+        _expire_later(pool)

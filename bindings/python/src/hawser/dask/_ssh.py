@@ -16,6 +16,7 @@ from distributed.deploy.spec import ProcessInterface, SpecCluster
 from ._cli import STARTED
 
 log = logging.getLogger("hawser.dask")
+LINE_MAX = 1 << 16
 
 
 class HostWorkers(ProcessInterface):
@@ -27,6 +28,7 @@ class HostWorkers(ProcessInterface):
         self._command = [*command, shlex.join([*options, "--until-eof", "--name", str(name), scheduler])]
         self._process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.Task[None] | None = None
+        self._said = b""  # read, and not yet looked at
 
     async def start(self) -> None:
         """Returns when the workers are there. Raises RuntimeError with what ssh or they said otherwise."""
@@ -47,14 +49,24 @@ class HostWorkers(ProcessInterface):
         await super().start()
 
     async def _line(self) -> str | None:
+        """The next one, or a piece of one that is very long: who does not read on holds up those who write."""
         assert self._process is not None and self._process.stdout is not None
-        line = await self._process.stdout.readline()
-        return line.decode(errors="replace").rstrip() if line else None
+        while b"\n" not in self._said and len(self._said) < LINE_MAX:
+            if not (more := await self._process.stdout.read(LINE_MAX)):
+                break
+            self._said += more
+        line, _, _ = self._said[:LINE_MAX].partition(b"\n")
+        if not self._said:
+            return None
+        self._said = self._said[len(line) :].removeprefix(b"\n")
+        return line.decode(errors="replace").rstrip()
 
     async def _watch(self) -> None:
-        while (line := await self._line()) is not None:
-            log.info("%s: %s", self._command[-2], line)
-        self._event_finished.set()
+        try:
+            while (line := await self._line()) is not None:
+                log.info("%s: %s", self._command[-2], line)
+        finally:
+            self._event_finished.set()
 
     async def _end(self) -> None:
         process = self._process
@@ -62,6 +74,8 @@ class HostWorkers(ProcessInterface):
             return
         assert process.stdin is not None
         process.stdin.close()
+        if self._reader is None:
+            self._reader = asyncio.create_task(self._watch())  # what is not read keeps it from ending
         try:
             await asyncio.wait_for(process.wait(), 20)
         except TimeoutError:

@@ -6,7 +6,7 @@ import dataclasses
 import html
 import os
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from . import _report
 
 # When it ended, its bytes, its seconds.
 Transfer = tuple[float, int, float]
+# What incoming() gives, by worker.
+Logs = dict[str, list[tuple[str, str, list[Transfer]]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,14 +141,24 @@ def summary(source: str, destination: str, transport: str, transfers: list[Trans
     )
 
 
-def bandwidths(client: Client, minimum: int = 0) -> Bandwidths:
-    """What the workers of a cluster fetched from each other so far, as far back as their logs reach: the last
+def bandwidths(client: Client, minimum: int = 0) -> Any:
+    """The Bandwidths of what the workers of a cluster fetched from each other, as far back as their logs reach: the last
     `distributed.admin.low-level-log-length` transfers into each.
 
-    minimum: leave out transfers of fewer bytes, which say more about latency. Any protocol.
+    minimum: leave out transfers of fewer bytes, which say more about latency. Any protocol. With an asynchronous client
+    it is awaited.
     """
+
+    async def later(logs: Awaitable[Logs]) -> Bandwidths:
+        return _of_logs(await logs, minimum)
+
+    logs = client.run(incoming)
+    return later(logs) if client.asynchronous else _of_logs(logs, minimum)
+
+
+def _of_logs(logs: Logs, minimum: int) -> Bandwidths:
     pairs = []
-    for destination, peers in client.run(incoming).items():
+    for destination, peers in logs.items():
         for source, transport, transfers in peers:
             if kept := [transfer for transfer in transfers if transfer[1] >= minimum]:
                 pairs.append(summary(source, destination, transport, kept))

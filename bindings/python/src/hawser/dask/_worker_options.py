@@ -12,7 +12,7 @@ from typing import Any
 from dask.utils import parse_bytes
 
 from ._groups import cpu_groups, rotated, visible_devices
-from ._nearest import nearest_devices
+from ._nearest import absent_devices, nearest_devices
 from ._plugins import Affinity, CuDFSpill, Memory, PreImport
 from ._usable import cuda_device_count, no_cuda
 
@@ -76,11 +76,13 @@ class Machine:
         return env
 
     def _net_devices(self, i: int, visible: str | None) -> str:
-        if callable(self.net_devices):
-            return self.net_devices(i)
         if self.net_devices == "auto":
             return nearest_devices(visible=visible or "", cpus=self.cpus(i))
-        return self.net_devices or ""
+        names = self.net_devices(i) if callable(self.net_devices) else self.net_devices or ""
+        if names and (absent := absent_devices(names)):
+            # A worker that is told to use them says so and never arrives.
+            raise RuntimeError(f"ucx_net_devices: this machine has no device {', '.join(absent)}")
+        return names
 
     def cpus(self, i: int) -> list[int]:
         return self.groups[i % len(self.groups)]
@@ -115,7 +117,10 @@ def machine(
         plugins.append(Memory(**{name: _device_bytes(v) if name in _BYTES else v for name, v in memory.items()}))
     if gpu.get("enable_cudf_spill"):
         plugins.append(CuDFSpill(True, gpu.get("cudf_spill_stats") or 0))
-    return Machine(groups, gpus, net_devices, plugins)
+    planned = Machine(groups, gpus, net_devices, plugins)
+    for i in range(len(groups)):
+        planned.env(i)  # raises at once, not as each worker starts
+    return planned
 
 
 def device_store(gpu: dict[str, Any], memory_limit: int, local_directory: str | None) -> dict[str, Any]:

@@ -306,6 +306,7 @@ class ApplicationContext:
 
     async def create_endpoint(self, ip_address: str, port: int, endpoint_error_handling: bool = True) -> Endpoint:
         """Connect; see the module's create_endpoint()."""
+        ucx_api.check_port(port)
         self.continuous_ucx_progress()
         async with self._turn():
             return await self._connect(ip_address, port, endpoint_error_handling)
@@ -325,7 +326,7 @@ class ApplicationContext:
         except HawserError as e:
             if e.code == ErrorCode.TIMED_OUT:
                 raise TimeoutError from e
-            raise translate(e, "create_endpoint") from e
+            raise ucx_api.unresolved(e) or translate(e, "create_endpoint") from e
 
     async def _connect(self, ip_address: str, port: int, endpoint_error_handling: bool) -> Endpoint:
         connected = await self._connected(ip_address, port, self.connect_timeout)
@@ -503,7 +504,7 @@ class Endpoint(_core.UcpEndpoint):
 
         Waits, as in UCX-Py, until there is room for that message: a peer that makes no progress holds it up where many
         messages wait (asyncio.wait_for() bounds it). What is still being sent goes on for a second after that, then it
-        is to end with UCXCanceled.
+        is to end with UCXCanceled, at the latest after five: UCX does not let go of a large message that it has begun.
         """
         if self._is_closed():
             self.abort()

@@ -14,6 +14,7 @@ import io
 import itertools
 import logging
 import os
+import socket
 import threading
 import time
 import weakref
@@ -540,6 +541,21 @@ def _view(buffer: Array, nbytes: int, writable: bool) -> Any:
 # ---- Endpoints ----
 
 
+def check_port(port: int | None) -> None:
+    """As a C number of 16 bits takes it."""
+    if port is not None and not 0 <= port <= 0xFFFF:
+        raise OverflowError(
+            "value too large to convert to uint16_t" if port > 0 else "can't convert negative value to uint16_t"
+        )
+
+
+def unresolved(error: HawserError) -> socket.gaierror | None:
+    """The error of a host name that there is not: UCX-Py looks names up by the socket module."""
+    if error.code != ErrorCode.RESOLVE:
+        return None
+    return socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+
 class UCXEndpoint(UCXObject):
     """A connection. Made by the class methods."""
 
@@ -573,13 +589,14 @@ class UCXEndpoint(UCXObject):
     def create(cls, worker: UCXWorker, ip_address: str, port: int, endpoint_error_handling: bool) -> UCXEndpoint:
         """Connect to a listener."""
         assert worker.initialized
+        check_port(port)
         connecting = _connect(ip_address, port, worker=worker._worker, timeout=_HANDSHAKE_SECONDS)
         _progress_all(connecting.operation.done, _HANDSHAKE_SECONDS + 5)
         try:
             connecting.operation.result()
         except HawserError as e:
             connecting.endpoint.abort()
-            raise translate(e, "ucp_ep_create") from e
+            raise unresolved(e) or translate(e, "ucp_ep_create") from e
         return cls(worker, connecting.endpoint, endpoint_error_handling)
 
     @classmethod
@@ -684,7 +701,10 @@ class UCXEndpoint(UCXObject):
                 data.fetch(slot[1])._on_end(lambda operation: self._am_fetched(slot, operation))
                 return
             if len(data):
-                memoryview(slot[1]).cast("B")[:] = memoryview(data)
+                into = memoryview(slot[1]).cast("B")  # it may be longer, of a pool that rounds up
+                if into.nbytes < len(data):
+                    raise UCXError("Message truncated")
+                into[: len(data)] = memoryview(data)
         except Exception as e:
             slot[2] = translate(e, "am_recv") if isinstance(e, HawserError) else e
             _core.close(data.id)  # the exception's traceback may keep it for long, and the sender waits for its end
@@ -850,6 +870,7 @@ class UCXListener(UCXObject):
         self._args = cb_args or ()
         self._kwargs = cb_kwargs or {}
         self._peers = _Peers(self)
+        check_port(port)
         flags = c.ListenerFlag.RAW if worker.of_ucxpy else 0
         self.handle: int = _posted(
             lambda: _core.listen(worker._worker, None, port or 0, flags, 0, 0), "ucp_listener_create"
