@@ -142,7 +142,7 @@ def summary(source: str, destination: str, transport: str, transfers: list[Trans
 
 
 def bandwidths(client: Client, minimum: int = 0) -> Any:
-    """The Bandwidths of what the workers of a cluster fetched from each other, as far back as their logs reach: the last
+    """The Bandwidths of what a cluster's workers fetched from each other, as far back as their logs reach: the last
     `distributed.admin.low-level-log-length` transfers into each.
 
     minimum: leave out transfers of fewer bytes, which say more about latency. Any protocol. With an asynchronous client

@@ -78,11 +78,7 @@ class Machine:
     def _net_devices(self, i: int, visible: str | None) -> str:
         if self.net_devices == "auto":
             return nearest_devices(visible=visible or "", cpus=self.cpus(i))
-        names = self.net_devices(i) if callable(self.net_devices) else self.net_devices or ""
-        if names and (absent := absent_devices(names)):
-            # A worker that is told to use them says so and never arrives.
-            raise RuntimeError(f"ucx_net_devices: this machine has no device {', '.join(absent)}")
-        return names
+        return self.net_devices(i) if callable(self.net_devices) else self.net_devices or ""
 
     def cpus(self, i: int) -> list[int]:
         return self.groups[i % len(self.groups)]
@@ -119,7 +115,10 @@ def machine(
         plugins.append(CuDFSpill(True, gpu.get("cudf_spill_stats") or 0))
     planned = Machine(groups, gpus, net_devices, plugins)
     for i in range(len(groups)):
-        planned.env(i)  # raises at once, not as each worker starts
+        names = planned.env(i).get("UCX_NET_DEVICES")
+        if names and (absent := absent_devices(names)):
+            # A worker that is told to use them says so and never arrives.
+            raise RuntimeError(f"ucx_net_devices: this machine has no device {', '.join(absent)}")
     return planned
 
 
