@@ -100,19 +100,3 @@ def test_perf_of_a_peer_that_is_not_there():
     command = [sys.executable, "-m", "hawser", "perf", "--peers", "carrier-pigeon"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and "carrier-pigeon: no such peer" in done.stderr
-
-
-@pytest.mark.parametrize("most", [0, 6, 32])
-def test_ucp_benchmark_with_many_outstanding(most):
-    options = ["--delay-progress", "--max-outstanding", str(most), "--n-iter", "40"]
-    text = run(sys.executable, "-m", "ucp.benchmarks.send_recv", "-l", "ucp-core", "-n", "10 kB", *options)
-    assert re.search(r"Latency \(median\) +\| \d+ ns", text)
-
-
-@pytest.mark.parametrize("backend", ["ucp-async", "ucp-core"])
-@pytest.mark.parametrize("options", [[], ["--enable-am"], ["--reuse-alloc", "--no-error-handling"]])
-def test_ucp_benchmark(backend, options):
-    text = run(
-        sys.executable, "-m", "ucp.benchmarks.send_recv", "-l", backend, "-n", "10 kB", "--n-iter", "5", *options
-    )
-    assert re.search(r"Latency \(median\) +\| \d+ ns", text)

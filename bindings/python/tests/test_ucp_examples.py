@@ -1,7 +1,6 @@
 """The examples of UCX-Py's documentation: two programs each, with UCX-Py's calls only. TIMEOUT: 240"""
 
 import asyncio
-import importlib.util
 import multiprocessing
 import os
 import subprocess
@@ -116,31 +115,6 @@ def test_two_programs(server, client, size, env):
             assert listening.wait(100) == 0
         finally:
             listening.kill()
-
-
-BENCHMARK = [sys.executable, "-m", "ucp.benchmarks.send_recv"]
-
-
-@pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="cupy is here")
-def test_a_benchmark_that_cannot_begin():
-    done = subprocess.run([*BENCHMARK, "-o", "cupy", "-n", "1kB"], capture_output=True, text=True, timeout=60)
-    assert done.returncode != 0 and "cupy" in done.stderr
-
-
-def test_a_benchmark_whose_client_dies():
-    begin = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    options = ["-n", "8", "--n-iter", "100000000"]
-    with subprocess.Popen([*BENCHMARK, *options, "--server-only"], **begin) as server:
-        try:
-            port = server.stdout.readline().rpartition(":")[2].strip()
-            with subprocess.Popen([*BENCHMARK, *options, "--client-only", "-p", port], **begin) as client:
-                with pytest.raises(subprocess.TimeoutExpired):
-                    client.wait(2)
-                client.kill()
-            assert server.wait(20) != 0
-            assert "UCX" in server.stderr.read()
-        finally:
-            server.kill()
 
 
 async def sum_of_ranks(rank, eps, base):
