@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -57,6 +58,20 @@ def test_options():
         ucp.reset()
     with pytest.raises(ucp.exceptions.UCXConfigError):
         ucp.init({"SEG_SIZE": "invalid-size"})
+
+
+async def test_a_host_that_there_is_not():
+    """As the socket module says it, which UCX-Py asks."""
+    with pytest.raises(socket.gaierror):
+        await ucp.create_endpoint("no.such.host.invalid", 1)
+
+
+@pytest.mark.parametrize("port", [-5, 65536, 70000])
+async def test_a_port_that_is_none(port):
+    with pytest.raises(OverflowError):
+        await ucp.create_endpoint("127.0.0.1", port)
+    with pytest.raises(OverflowError):
+        ucp.create_listener(print, port)
 
 
 def test_logging():

@@ -131,6 +131,21 @@ async def test_active_message_without_memory(allocator, size):
     listener.close()
 
 
+@pytest.mark.parametrize("size", [0, 10, 1 << 20])
+async def test_an_allocator_that_rounds_up(size):
+    accepted = asyncio.get_running_loop().create_future()
+    listener, client = await connected(accepted.set_result)
+    server = await accepted
+    ucp.register_am_allocator(lambda n: bytearray(n + 5), "host")
+    sending = asyncio.ensure_future(client.am_send(bytes(size * [7])))
+    assert await server.am_recv() == bytes(size * [7] + 5 * [0])
+    await sending
+    ucp.register_am_allocator(bytearray, "host")
+    await client.close()
+    await server.close()
+    listener.close()
+
+
 @pytest.mark.parametrize("size", [0, 1, 1000, 8192, 3_000_000])
 @pytest.mark.parametrize("wait_first", [True, False])
 @pytest.mark.parametrize("allocator", [None, bytearray, lambda n: np.empty(n, dtype=np.uint8)])

@@ -346,6 +346,45 @@ async def test_close_is_bounded_when_the_peer_does_not_read(monkeypatch):
             await write
 
 
+async def test_an_abort_ends_the_write_that_waits():
+    async with comm_pair() as (a, b):
+        write = asyncio.ensure_future(a.write({"x": to_serialize(np.zeros(200_000_000, "u1"))}))
+        await asyncio.sleep(0.2)
+        assert not write.done()  # nobody reads
+        start = time.monotonic()
+        a.abort()
+        with pytest.raises(CommClosedError):
+            await write
+        assert time.monotonic() - start < 2
+        await until(b.closed)
+
+
+@pytest.mark.parametrize("n", [100_000, 1_000_000])
+async def test_what_was_sent_waits_for_a_peer_that_is_busy(n):
+    """For longer than a goodbye alone: over tcp the kernel has it."""
+    with spawned(_be_busy, n) as (pipe, _):
+        comm = await connect(pipe.recv())
+        assert pipe.recv() == "connected"
+        await comm.write({"x": to_serialize(np.ones(n, "u1"))})
+        await comm.close()
+        assert await asyncio.to_thread(pipe.recv) == n
+
+
+def _be_busy(pipe, n):
+    async def handle(comm):
+        pipe.send("connected")
+        time.sleep(6)
+        pipe.send(int((await comm.read())["x"].sum()))
+        await comm.close()
+
+    async def main():
+        async with listen("ucx://127.0.0.1", handle) as listener:
+            pipe.send(listener.contact_address)
+            await asyncio.sleep(8)
+
+    asyncio.run(main())
+
+
 def _be_killed(pipe, address):
     async def main():
         comm = await connect(address)

@@ -45,6 +45,14 @@ def test_bandwidths_of_a_cluster(protocol):
         assert table._repr_html_().count("<tr>") == 2
 
 
+async def test_bandwidths_of_an_asynchronous_client():
+    async with (
+        LocalCluster(n_workers=1, protocol="ucx", processes=False, dashboard_address=None, asynchronous=True) as c,
+        Client(c, asynchronous=True) as client,
+    ):
+        assert len(await hawser.dask.bandwidths(client)) == 0
+
+
 def test_an_unknown_pair_is_a_key_error():
     with pytest.raises(KeyError):
         _transfers.Bandwidths([])["ucx://a", "ucx://b"]

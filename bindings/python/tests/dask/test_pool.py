@@ -1,7 +1,9 @@
 """Memory of received buffers is used again, never while anybody sees it, and given back."""
 
+import asyncio
 import gc
 import pickle
+import time
 
 import numpy as np
 import pytest
@@ -100,6 +102,22 @@ def test_what_is_kept_goes_down_at_once(pool, monkeypatch):
     assert pool.retained == 0 and pool.outstanding == 10 * MIB
     pool.take(10 * MIB)
     assert pool.outstanding == 10 * MIB
+
+
+def test_what_a_closed_loop_received_goes(monkeypatch):
+    monkeypatch.setattr(_pool, "_pool", _pool.Pool(lambda: 1 << 30, keep=0.1))
+
+    async def receive():
+        return _pool.take(10 * MIB)
+
+    view = asyncio.run(receive())
+    assert _pool._pool.outstanding == 10 * MIB
+    del view
+    gc.collect()
+    end = time.monotonic() + 20
+    while _pool._pool.retained + _pool._pool.outstanding and time.monotonic() < end:
+        time.sleep(0.05)
+    assert _pool._pool.retained == _pool._pool.outstanding == 0
 
 
 async def test_what_is_kept_depends_on_the_memory_of_workers(monkeypatch):

@@ -1,8 +1,10 @@
 # TIMEOUT: 400
 """SSHCluster over a real sshd, from one network namespace to another."""
 
+import asyncio
 import contextlib
 import json
+import logging
 import os
 import shutil
 import signal
@@ -29,6 +31,17 @@ def test_options_as_the_program_has_them():
 def test_hosts_are_needed():
     with pytest.raises(ValueError, match="hosts"):
         _ssh.SSHCluster([])
+
+
+async def test_a_host_that_says_much_without_a_line(caplog):
+    """It is read on, and ends."""
+    says = f"print({_ssh.STARTED!r}); print('x' * 300_000); print('last', end=''); import sys; sys.stdin.read()"
+    workers = _ssh.HostWorkers("ucx://127.0.0.1:1", "name", [sys.executable, "-u", "-c", says], [])
+    with caplog.at_level(logging.INFO, "hawser.dask"):
+        await workers.start()
+        await asyncio.wait_for(workers.close(), 15)
+    said = [record.getMessage().rpartition(": ")[2] for record in caplog.records]
+    assert sum(text.count("x") for text in said) == 300_000 and said[-1] == "last"
 
 
 @pytest.fixture
