@@ -58,7 +58,8 @@ static int32_t post_recv(struct hws__post *p, struct hws__uworker *u, ucp_tag_me
     r = hws__op_posted(p, op, u, s);
     p->done_length = info.length;
     p->done_tag = info.sender_tag;
-    if (r == HWS_E_TRUNCATED) { /* of a message that was there: it is gone, and the operation has ended */
+    /* Of a message that was there: it is gone, and the operation has ended. */
+    if (r == HWS_E_TRUNCATED) {
         p->done_status = r;
         r = HWS_DONE;
     }

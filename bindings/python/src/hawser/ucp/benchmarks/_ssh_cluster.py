@@ -22,7 +22,7 @@ ServerCommand = Callable[[Namespace, int], str]  # of the arguments and the numb
 WorkerCommand = Callable[[dict[str, Any], Namespace, int, int], str]  # of the server's address, these, and the node
 
 
-class SSHProc(asyncssh.SSHClientSession):
+class SSHProc(asyncssh.SSHClientSession[str]):
     """A command on a host; what it prints goes into the queue."""
 
     def __init__(self, out_queue: queue.Queue[Any]) -> None:
