@@ -412,6 +412,11 @@ static void finish(struct hws__endpoint *ep)
 /* Closing has come to UCX's part: cut, and wait for the operations to come back. */
 static void force(struct hws__endpoint *ep)
 {
+    /* Between two workers by their addresses UCX may keep its line, for the other direction, and tells nobody. */
+    if (ep->reason == HWS_REASON_ADDRESS && !ep->raw && ep->hello_done && ep->ucx != NULL &&
+        !ep->failed && !ep->acked && !ep->peer_closed) {
+        hws__hello_aborted(ep);
+    }
     hws__endpoint_end_matching(ep, HWS_E_CANCELED);
     hws__rma_end(ep, ep->failed ? ep->status : HWS_E_CANCELED);
     hws__credit_end(ep, ep->failed ? ep->status : HWS_E_CANCELED);

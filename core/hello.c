@@ -29,7 +29,8 @@ enum type {
     FLUSH_ACK,
     MULTI_REFUSED,
     JOIN,
-    JOINED
+    JOINED,
+    ABORTED
 };
 
 #define FLAG_SHARED 1u /* my UCX worker serves several endpoints: send REPLY along */
@@ -250,6 +251,13 @@ void hws__goodbye(struct hws__endpoint *ep)
     send_control(ep, &c, GOODBYE);
 }
 
+void hws__hello_aborted(struct hws__endpoint *ep)
+{
+    struct control c = {0};
+
+    send_control(ep, &c, ABORTED);
+}
+
 /* The peer is who it must be: let it in, or ask the application. */
 static void admit(struct hws__endpoint *ep)
 {
@@ -458,6 +466,11 @@ static void dispatch(struct hws__endpoint *ep, const struct control *m, const st
     case GOODBYE_ACK:
         ep->acked = true;
         hws__endpoint_attend(ep);
+        break;
+    case ABORTED:
+        if (ep->hello_done) {
+            hws__endpoint_fail(ep, HWS_E_CONNECTION_RESET, "the peer has aborted the connection");
+        }
         break;
     default:
         hws__endpoint_fail(ep, HWS_E_PROTOCOL, "a message of unknown type %u", m->type);

@@ -9,6 +9,7 @@
  *   (JOIN                   <->     JOINED, see upgrade.h)
  *   ...
  *   GOODBYE                 <->     GOODBYE_ACK
+ *   ABORTED                 <->
  *
  * The client id of UCX's connection request says who dials before anything is accepted.
  */
@@ -55,6 +56,8 @@ void hws__hello_refuse(struct hws__endpoint *ep, int32_t code);
 void hws__flush_send(struct hws__endpoint *ep, uint64_t sequence);
 /** Tells the peer that its multi-buffer message of this number was refused. */
 void hws__multi_refuse_send(struct hws__endpoint *ep, uint64_t sequence, int32_t code);
+/** Tell a peer at once that the connection ends without a goodbye. */
+void hws__hello_aborted(struct hws__endpoint *ep);
 /** Sends a goodbye; the answer ends the phase. */
 void hws__goodbye(struct hws__endpoint *ep);
 /** UCX's handler of HWS__AM_CONTROL. */

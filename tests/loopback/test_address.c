@@ -484,6 +484,28 @@ CASE(hello_after_one_that_was_given_up)
     t_pair_close(&pair);
 }
 
+/* UCX 1.13 keeps the line between two workers for the other direction, and tells nobody. */
+CASE(hello_that_is_aborted)
+{
+    for (int aborting = 0; aborting < 2; aborting++) {
+        t_pair pair;
+        t_seen seen;
+        hws_id end[2];
+        bytes b;
+
+        t_pair_listen(&pair, NULL);
+        b = address_of(pair.worker[1], HWS_ADDRESS_HELLO);
+        end[0] = dial(&pair, 0, &b, 0);
+        UNTIL(&pair, t_record_find(&pair.record[1], HWS_EVENT_ACCEPTED, 0, 0, &seen));
+        end[1] = seen.event.source;
+        CHECK_OK(hws_abort(end[aborting]));
+        UNTIL(&pair, t_record_find(&pair.record[1 - aborting], HWS_EVENT_DISCONNECTED,
+                                   end[1 - aborting], 0, &seen));
+        CHECK_CODE(seen.event.status, HWS_E_CONNECTION_RESET);
+        t_pair_close(&pair);
+    }
+}
+
 CASE(blobs)
 {
     static const hws_blob_item items[] = {{7, "remote key", 10}, {8, NULL, 0}, {9, "x", 1}};
