@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from ucp_support import mp
 
 from hawser import ucxx
 from hawser.ucxx._lib_async import Endpoint
-from hawser.ucxx._lib_async.utils_test import captured_logger, wait_listener_client_handlers
+from hawser.ucxx._lib_async.utils_test import captured_logger, compute_timeouts, wait_listener_client_handlers
 from hawser.ucxx.types import Tag
 
 SIZES = [1, 4096, 1 << 20]
@@ -648,3 +649,16 @@ async def test_peer_dies(error_handling):
 
 def test_interface_names():
     assert all(hasattr(ucxx, name) for name in ucxx.__all__) and len(ucxx.__all__) > 20
+
+
+@pytest.mark.parametrize("kept, wanted", [("stash", (590.0, 595.0)), ("cache", (90.0, 95.0)), (None, (50.0, 55.0))])
+def test_timeouts_below_those_of_a_test(kept, wanted):
+    """As UCXX's own conftest keeps them, of this version and of older ones."""
+    from hawser.ucxx._lib_async.pytest_stash_keys import ASYNCIO_PLUGIN_TIMEOUT_STASH_KEY
+
+    config = SimpleNamespace(stash=pytest.Stash(), cache={})
+    if kept == "stash":
+        config.stash[ASYNCIO_PLUGIN_TIMEOUT_STASH_KEY] = 600.0
+    elif kept == "cache":
+        config.cache["asyncio_timeout"] = {"timeout": 100.0}
+    assert compute_timeouts(config) == wanted

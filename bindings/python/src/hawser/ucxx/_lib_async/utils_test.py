@@ -29,9 +29,19 @@ def captured_logger(
         logger.setLevel(level_before)
 
 
+def _timeout(config: Any) -> float:
+    """Of the test that runs: UCXX's conftest keeps it in pytest's stash, older ones in its cache."""
+    from .pytest_stash_keys import ASYNCIO_PLUGIN_TIMEOUT_STASH_KEY
+
+    kept: float | None = config.stash.get(ASYNCIO_PLUGIN_TIMEOUT_STASH_KEY, None)
+    if kept is None and (cache := getattr(config, "cache", None)) is not None:
+        kept = (cache.get("asyncio_timeout", None) or {}).get("timeout")
+    return 60.0 if kept is None else float(kept)
+
+
 def compute_timeouts(pytestconfig: Any) -> tuple[float, float]:
     """Timeouts in seconds for asyncio and for processes, below that of the test."""
-    timeout = 60.0
+    timeout = _timeout(pytestconfig)
     return max(timeout * 0.8, timeout - 10), max(timeout * 0.9, timeout - 5)
 
 
