@@ -306,7 +306,7 @@ static int kept_sockets(int interval)
         kept += option(fd, SOL_SOCKET, SO_KEEPALIVE) == 1 &&
                 option(fd, IPPROTO_TCP, TCP_KEEPIDLE) == 1 &&
                 option(fd, IPPROTO_TCP, TCP_KEEPINTVL) == interval &&
-                option(fd, IPPROTO_TCP, TCP_KEEPCNT) == 1;
+                option(fd, IPPROTO_TCP, TCP_KEEPCNT) == 4;
     return kept;
 }
 
