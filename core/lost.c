@@ -48,8 +48,8 @@ static void part_from_silent(struct hws__worker *w)
 static enum hws__sockets_next look(const struct hws__uworker *u)
 {
     const struct hws__silence *s = &u->worker->context->silence;
-    const bool expects =
-        u->pending != 0; /* a rendezvous for its receiver, with nothing on its way */
+    /* A rendezvous that waits for its receiver has nothing on its way. */
+    const bool expects = u->pending != 0;
     enum hws__sockets_next next = hws__sockets_end_lost(u->efd, s, expects);
 
     return u->hot || expects ? HWS__LOOK_SOON : next;
@@ -71,7 +71,8 @@ void hws__lost_check(struct hws__worker *w, uint64_t now)
         }
     }
     part_from_silent(w);
-    w->lost_due = next == HWS__LOOK_SOON   ? now + HWS__LOST_NS
-                  : next == HWS__LOOK_IDLE ? now + HWS__LOST_IDLE_NS
-                                           : UINT64_MAX;
+    w->lost_due = UINT64_MAX;
+    if (next != HWS__LOOK_NEVER) {
+        w->lost_due = now + (next == HWS__LOOK_SOON ? HWS__LOST_NS : HWS__LOST_IDLE_NS);
+    }
 }

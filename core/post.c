@@ -253,8 +253,8 @@ void hws__post_continue(struct hws__op *op)
 
 void hws__post_earlier(const struct hws__post *p)
 {
-    if (p->op == NULL && !p->worker->submitting && !p->worker->sweeping) {
-        hws__submissions_run(p->worker);
+    if (p->op == NULL) {
+        hws__submissions_catch_up(p->worker);
     }
 }
 
@@ -409,10 +409,7 @@ static int32_t run_packaged(struct hws__post *p, hws_id *out)
         hand_over(w, op);
         return HWS_OK;
     }
-    if (atomic_load_explicit(&w->submissions, memory_order_relaxed) != NULL && !w->submitting &&
-        !w->sweeping) {
-        hws__submissions_run(w);
-    }
+    hws__submissions_catch_up(w);
     r = hws__post_run(&((struct submission *)(void *)op->submitted)->post, NULL);
     if (r < 0) {
         hws__op_release(op);
@@ -600,7 +597,8 @@ int hws__submissions_run(struct hws__worker *w)
 
 void hws__submissions_catch_up(struct hws__worker *w)
 {
-    if (atomic_load(&w->submissions) != NULL && !w->submitting) {
+    if (atomic_load_explicit(&w->submissions, memory_order_relaxed) != NULL && !w->submitting &&
+        !w->sweeping) {
         hws__submissions_run(w);
     }
 }

@@ -181,7 +181,8 @@ void hws__ask(struct hws__worker *w, struct hws__obj *o, hws_id id, uint32_t wha
 /** Hand an operation to the owner. */
 void hws__submit(struct hws__worker *w, struct hws__op *op);
 int hws__submissions_run(struct hws__worker *w);
-/** Before a call that does its work at once: what was posted before it, by its own thread too, comes before. Owner only. */
+/** Before a call that does its work at once: what was posted before it, by its own thread too, comes before; but not
+ * inside UCX. Owner only. */
 void hws__submissions_catch_up(struct hws__worker *w);
 
 /** Futex on a 32-bit word. */

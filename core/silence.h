@@ -12,9 +12,9 @@ struct hws__silence {
     int idle_s, interval_s, probes; /* of the kernel's keepalive */
     uint32_t unheard_ms;            /* nothing of what is on its way is acknowledged */
     uint32_t mute_ms; /* something is expected, and the kernel's question has no answer */
-    uint32_t
-        idle_ms; /* nothing is expected, and there is no answer either; 0: the kernel alone says when */
-    int questions; /* that many without an answer; those after the kernel's first are asked at each look */
+    /* Nothing is expected, and there is no answer either; 0: the kernel alone says when. */
+    uint32_t idle_ms;
+    int questions; /* that many without an answer; where there is an idle_ms the looks ask, too */
 };
 
 /** A peer is given up after about a second and a half, or two where nothing happens. */

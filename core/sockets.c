@@ -129,17 +129,20 @@ struct line {
     bool one_host;
 };
 
-static bool get_line(int fd, struct line *l)
+/* Whether fd is a connection that is looked at: with something on its way, or `expects`, or idle between hosts. */
+static bool get_line(int fd, const struct hws__silence *s, bool expects, struct line *l)
 {
     socklen_t length = sizeof l->info;
 
     memset(l, 0, sizeof *l);
     if (option(fd, SO_PROTOCOL) != IPPROTO_TCP || ioctl(fd, SIOCOUTQ, &l->queued) != 0 ||
-        getsockopt(fd, IPPROTO_TCP, TCP_INFO, &l->info, &length) != 0) {
+        (l->queued == 0 && !expects && s->idle_ms == 0)) {
         return false;
     }
     l->one_host = on_one_host(fd);
-    return l->info.tcpi_state == TCP_ESTABLISHED || l->info.tcpi_state == TCP_CLOSE_WAIT;
+    return (l->queued != 0 || expects || !l->one_host) &&
+           getsockopt(fd, IPPROTO_TCP, TCP_INFO, &l->info, &length) == 0 &&
+           (l->info.tcpi_state == TCP_ESTABLISHED || l->info.tcpi_state == TCP_CLOSE_WAIT);
 }
 
 static bool lost(const struct tcp_info *t, const struct hws__silence *s)
@@ -157,7 +160,7 @@ static bool lost(const struct tcp_info *t, const struct hws__silence *s)
 /* The kernel's own questions have no answer, for which it would wait longer itself. */
 static bool mute(const struct tcp_info *t, const struct hws__silence *s, uint32_t after_ms)
 {
-    return after_ms != 0 && t->tcpi_probes >= s->questions && t->tcpi_last_ack_recv >= after_ms;
+    return t->tcpi_probes >= s->questions && t->tcpi_last_ack_recv >= after_ms;
 }
 
 static bool silent(const struct line *l, const struct hws__silence *s, bool expects)
@@ -165,7 +168,7 @@ static bool silent(const struct line *l, const struct hws__silence *s, bool expe
     if (l->queued != 0) {
         return lost(&l->info, s);
     }
-    return mute(&l->info, s, expects ? s->mute_ms : l->one_host ? 0 : s->idle_ms);
+    return mute(&l->info, s, expects ? s->mute_ms : s->idle_ms);
 }
 
 /* By both measures where nothing can be cut. */
@@ -173,17 +176,6 @@ static bool is_silent(const struct line *l, const struct hws__silence *s, bool e
 {
     return silent(l, s, expects) &&
            (!l->one_host || silent(l, hws__silence_on_one_host(s), expects));
-}
-
-/* The kernel asks once a second, and one lost packet is no lost peer: told anew of a time that has passed, it
- * asks at once. */
-static bool ask_again(int fd, const struct line *l, const struct hws__silence *s)
-{
-    if (l->queued != 0 || l->info.tcpi_probes == 0 || s->questions < 2 || l->one_host) {
-        return false;
-    }
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &s->idle_s, sizeof s->idle_s);
-    return true;
 }
 
 struct looked {
@@ -194,10 +186,19 @@ struct looked {
 
 static enum hws__sockets_next next_look(int fd, const struct line *l, const struct hws__silence *s)
 {
-    if (l->queued != 0 || ask_again(fd, l, s)) {
+    if (l->queued != 0) {
         return HWS__LOOK_SOON;
     }
-    return s->idle_ms != 0 && !l->one_host ? HWS__LOOK_IDLE : HWS__LOOK_NEVER;
+    if (l->one_host || s->idle_ms == 0) {
+        return HWS__LOOK_NEVER;
+    }
+    if (l->info.tcpi_probes == 0) {
+        return HWS__LOOK_IDLE;
+    }
+    /* The kernel asks once a second, and one lost packet is no lost peer: told anew of a time that has passed,
+     * it asks at once. */
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &s->idle_s, sizeof s->idle_s);
+    return HWS__LOOK_SOON;
 }
 
 static void end_if_lost(const struct hws__watched *w, void *arg)
@@ -208,7 +209,7 @@ static void end_if_lost(const struct hws__watched *w, void *arg)
     enum hws__sockets_next next;
     struct line line;
 
-    if (!get_line(fd, &line)) {
+    if (!get_line(fd, l->silence, l->expects, &line)) {
         return;
     }
     if (is_silent(&line, l->silence, l->expects)) {
@@ -235,12 +236,13 @@ static void add_if_silent(const struct hws__watched *w, void *arg)
     struct hws__hosts *hosts = arg;
     struct sockaddr_storage peer;
     socklen_t length = sizeof peer;
+    const struct hws__silence *s = &hws__silence_default;
     struct line l;
 
     /* Where there is room UCX keeps nothing back. */
-    if (hosts->n < HWS__HOSTS && get_line(fd, &l) && l.queued != 0 &&
-        is_silent(&l, &hws__silence_default, false) && poll(&room, 1, 0) == 1 &&
-        (room.revents & POLLOUT) && getpeername(fd, (struct sockaddr *)&peer, &length) == 0 &&
+    if (hosts->n < HWS__HOSTS && get_line(fd, s, false, &l) && l.queued != 0 &&
+        is_silent(&l, s, false) && poll(&room, 1, 0) == 1 && (room.revents & POLLOUT) &&
+        getpeername(fd, (struct sockaddr *)&peer, &length) == 0 &&
         !hws__sockets_has_host(hosts, &peer)) {
         hws__address_host(&peer, hosts->text[hosts->n++], sizeof hosts->text[0]);
     }

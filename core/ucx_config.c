@@ -23,7 +23,7 @@ static const char *bare(const char *key)
 
 /* ---- Hawser's own pairs ---- */
 
-/* A dead or silent peer is noticed by the kernel in 2 s; a restarted server gets its port
+/* A silent peer is noticed by the kernel in 5 s, and sooner by lost.h; a restarted server gets its port
  * back; and shared memory stays in use under peer error handling (without this UCX drops it for
  * TCP, ten times slower: that is safe only because each such peer has a UCX worker of its own). */
 static const struct hws__kv tcp_pairs[] = {

@@ -112,10 +112,9 @@ struct op {
     uint32_t flags;
     hws_id source;
     uint64_t length, tag;
-    char *text; /* malloc */
-    const hws_multi_detail
-        *multi;      /* ours to close until Python has it; there as long as its worker is */
-    hws_id multi_id; /* its buffer */
+    char *text;                    /* malloc */
+    const hws_multi_detail *multi; /* ours to close until Python has it; goes with its worker */
+    hws_id multi_id;               /* its buffer */
     uint8_t result;
     uint8_t back; /* not none: buffer and `keep` stay until the result is taken */
     bool has_view, told, cancelled, blocking, waiting, yielded;

@@ -201,31 +201,25 @@ class HawserComm(Comm):
     async def close(self) -> None:
         """Send what is left, say goodbye and close; bounded by `distributed.comm.ucx.close-timeout`, and by less where
         nothing is left."""
-        lent = bool(self._lender)
+        busy = bool(self._lender) or self._unsent > 0
         endpoint, lender = self._let_go()
         if endpoint is None:
             return
-        if not lent and self._unsent == 0:
-            goodbye = asyncio.get_running_loop().call_later(GOODBYE_SECONDS, endpoint.abort)
-        else:
-            goodbye = None
         try:
-            if lender is not None:
-                if lender:
-                    with contextlib.suppress(asyncio.TimeoutError):
-                        await asyncio.wait_for(lender.idle(), close_timeout())
-                lender.revoke()
-            await endpoint.close()
+            async with asyncio.timeout(close_timeout() if busy else GOODBYE_SECONDS):
+                if lender is not None:
+                    if lender:
+                        await lender.idle()
+                    lender.revoke()
+                await endpoint.close()
         except hawser.HawserError:
             log.debug("closing %r", self, exc_info=True)
-        except BaseException:
+        except BaseException as e:
             if lender is not None:
                 lender.revoke()
             endpoint.abort()
-            raise
-        finally:
-            if goodbye is not None:
-                goodbye.cancel()
+            if not isinstance(e, TimeoutError):
+                raise
 
     def abort(self) -> None:
         """Close without waiting. What write() took still goes to the peer, as the kernel sends on what tcp took; a

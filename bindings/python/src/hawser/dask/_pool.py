@@ -44,6 +44,7 @@ class Pool:
         self.limit = allowed()
         self.keep = keep
         self._lock = threading.Lock()
+        self._timed = False  # a timer runs
         # Appended to by finalizers, which may run inside any call: they wait for no lock.
         self._returned: collections.deque[tuple[float, Any]] = collections.deque()
         self._free: list[tuple[int, float, Any]] = []  # bytes, since when, block; by bytes
@@ -123,9 +124,23 @@ class Pool:
             self._free = fresh
             return self.outstanding + self.retained > 0
 
+    def expire_later(self) -> None:
+        """By a timer of its own: what is received may outlive the loop that received it."""
+        if self._timed:
+            return
+        self._timed = True
+        timer = threading.Timer(self.keep, self._expire_in_time)
+        timer.daemon = True
+        timer.name = "hawser-dask-pool"
+        timer.start()
+
+    def _expire_in_time(self) -> None:
+        self._timed = False  # before the look: who takes memory during it starts the next one
+        if self.expire():
+            self.expire_later()
+
 
 _pool: Pool | None = None
-_expiring = False
 
 
 def _allowed() -> int:
@@ -142,23 +157,6 @@ def take(n: int) -> memoryview:
     global _pool
     if _pool is None:
         _pool = Pool(_allowed)
-    if n >= SMALLEST and not _expiring:
-        _expire_later(_pool)
+    if n >= SMALLEST:
+        _pool.expire_later()
     return _pool.take(n)
-
-
-def _expire_later(pool: Pool) -> None:
-    """By a timer of its own: what is received may outlive the loop that received it."""
-    global _expiring
-    timer = threading.Timer(pool.keep, _expire, (pool,))
-    timer.daemon = True
-    timer.name = "hawser-dask-pool"
-    _expiring = True
-    timer.start()
-
-
-def _expire(pool: Pool) -> None:
-    global _expiring
-    _expiring = False  # before the look: who takes memory during it starts a timer
-    if pool.expire() and not _expiring:
-        _expire_later(pool)

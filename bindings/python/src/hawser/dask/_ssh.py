@@ -16,7 +16,6 @@ from distributed.deploy.spec import ProcessInterface, SpecCluster
 from ._cli import STARTED
 
 log = logging.getLogger("hawser.dask")
-LINE_MAX = 1 << 16
 
 
 class HostWorkers(ProcessInterface):
@@ -28,7 +27,6 @@ class HostWorkers(ProcessInterface):
         self._command = [*command, shlex.join([*options, "--until-eof", "--name", str(name), scheduler])]
         self._process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.Task[None] | None = None
-        self._said = b""  # read, and not yet looked at
 
     async def start(self) -> None:
         """Returns when the workers are there. Raises RuntimeError with what ssh or they said otherwise."""
@@ -51,15 +49,14 @@ class HostWorkers(ProcessInterface):
     async def _line(self) -> str | None:
         """The next one, or a piece of one that is very long: who does not read on holds up those who write."""
         assert self._process is not None and self._process.stdout is not None
-        while b"\n" not in self._said and len(self._said) < LINE_MAX:
-            if not (more := await self._process.stdout.read(LINE_MAX)):
-                break
-            self._said += more
-        line, _, _ = self._said[:LINE_MAX].partition(b"\n")
-        if not self._said:
-            return None
-        self._said = self._said[len(line) :].removeprefix(b"\n")
-        return line.decode(errors="replace").rstrip()
+        stdout = self._process.stdout
+        try:
+            line = await stdout.readuntil()
+        except asyncio.IncompleteReadError as e:
+            line = e.partial
+        except asyncio.LimitOverrunError as e:
+            line = await stdout.readexactly(e.consumed)
+        return line.decode(errors="replace").rstrip() if line else None
 
     async def _watch(self) -> None:
         try:

@@ -76,9 +76,11 @@ class Machine:
         return env
 
     def _net_devices(self, i: int, visible: str | None) -> str:
+        if callable(self.net_devices):
+            return self.net_devices(i)
         if self.net_devices == "auto":
             return nearest_devices(visible=visible or "", cpus=self.cpus(i))
-        return self.net_devices(i) if callable(self.net_devices) else self.net_devices or ""
+        return self.net_devices or ""
 
     def cpus(self, i: int) -> list[int]:
         return self.groups[i % len(self.groups)]

@@ -10,13 +10,14 @@ import logging
 import queue
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, ParamSpec
 
 import asyncssh
 
 logger = logging.getLogger("ucx.asyncssh")
 _POLL_SECONDS = 0.01
+P = ParamSpec("P")
 
 ServerCommand = Callable[[Namespace, int], str]  # of the arguments and the number of workers
 WorkerCommand = Callable[[dict[str, Any], Namespace, int, int], str]  # of the server's address, these, and the node
@@ -102,6 +103,19 @@ def _warn_of_output(host: str, output: queue.Queue[Any]) -> None:
     )
 
 
+def _blocking(run: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """The same for who has no loop. It ends the program where a connection fails."""
+
+    @functools.wraps(run)
+    def blocking(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            asyncio.run(run(*args, **kwargs))
+        except (OSError, asyncssh.Error) as e:
+            sys.exit(f"SSH connection failed: {e}")
+
+    return blocking
+
+
 async def _run_ssh_cluster(
     args: Namespace,
     server_host: str,
@@ -110,7 +124,11 @@ async def _run_ssh_cluster(
     get_server_command: ServerCommand,
     get_worker_command: WorkerCommand,
 ) -> None:
-    """As run_ssh_cluster()."""
+    """Run a server on one host and, once it listens, the workers of each of the others; wait for all.
+
+    The commands are those that `get_server_command(args, num_workers)` and `get_worker_command(server_info, args,
+    num_workers, node_idx)` give; `server_info` has the server's "address" and "port". The hosts' keys are not checked.
+    """
     async with contextlib.AsyncExitStack() as connections:
 
         async def connected(host: str) -> Any:
@@ -139,22 +157,4 @@ async def _run_ssh_cluster(
             sys.exit(f"The workers failed on {', '.join(failed)}")
 
 
-def run_ssh_cluster(
-    args: Namespace,
-    server_host: str,
-    worker_hosts: Sequence[str],
-    num_workers: int,
-    get_server_command: ServerCommand,
-    get_worker_command: WorkerCommand,
-) -> None:
-    """Run a server on one host and, once it listens, the workers of each of the others; wait for all.
-
-    The commands are those that `get_server_command(args, num_workers)` and `get_worker_command(server_info, args,
-    num_workers, node_idx)` give; `server_info` has the server's "address" and "port". The hosts' keys are not checked.
-    """
-    try:
-        asyncio.run(
-            _run_ssh_cluster(args, server_host, worker_hosts, num_workers, get_server_command, get_worker_command)
-        )
-    except (OSError, asyncssh.Error) as e:
-        sys.exit(f"SSH connection failed: {e}")
+run_ssh_cluster = _blocking(_run_ssh_cluster)
