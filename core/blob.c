@@ -1,5 +1,6 @@
 #include "blob.h"
 #include "error.h"
+#include "fnv.h"
 #include "guard.h"
 #include "options.h"
 #include <stdio.h>
@@ -31,19 +32,9 @@ static uint64_t padded(uint64_t n)
     return (n + 7) & ~UINT64_C(7);
 }
 
-/* FNV-1a over 64 bits: against damage, not against malice. */
 static uint64_t checksum(const struct frame *frame, const unsigned char *rest, uint64_t length)
 {
-    const unsigned char *p = (const unsigned char *)frame;
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
-
-    for (size_t i = 0; i < sizeof *frame; i++) {
-        h = (h ^ p[i]) * UINT64_C(0x100000001b3);
-    }
-    for (uint64_t i = 0; i < length; i++) {
-        h = (h ^ rest[i]) * UINT64_C(0x100000001b3);
-    }
-    return h;
+    return hws__fnv(hws__fnv(HWS__FNV, frame, sizeof *frame), rest, length);
 }
 
 uint64_t hws__blob_bytes(uint64_t address_length, const hws_blob_item *items, uint32_t count)

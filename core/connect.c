@@ -329,16 +329,16 @@ static int32_t connect_run(struct hws__post *p)
     if (!hws__heap_reserve(w)) {
         return hws__fail(HWS_E_NO_MEMORY, p->source, "no memory for a deadline");
     }
+    p->ep = ep;
+    if ((op = hws__op_take(p)) == NULL) {
+        return HWS_E_TOO_MANY; /* in no list yet: it is forgotten by who does not own the worker */
+    }
     hws__list_append(&w->endpoints, &ep->link);
     if ((atomic_load(&ep->obj.asked) & HWS__ASKED) != 0) { /* by who did not find it in the list */
         atomic_store(&w->asked, true);
         w->todo = true;
     }
     HWS__COUNT(w, endpoints, 1);
-    p->ep = ep;
-    if ((op = hws__op_take(p)) == NULL) {
-        return HWS_E_TOO_MANY;
-    }
     op->stage = HWS__STAGE_OWN;
     op->length = 0;
     op->source = ep->obj.id;

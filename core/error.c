@@ -44,6 +44,25 @@ static const struct row *row_of(int32_t code)
     return NULL;
 }
 
+/* A text that did not fit ends with a whole character of UTF-8. */
+static void end_whole(char *text, size_t length)
+{
+    size_t at = length;
+
+    while (at > 0 && ((unsigned char)text[at - 1] & 0xc0) == 0x80) {
+        at--;
+    }
+    /* Its first byte says how many it has: 2 (110...) to 4 (11110...). */
+    if (at > 0 && (unsigned char)text[at - 1] >= 0xc0) {
+        unsigned char first = (unsigned char)text[at - 1];
+        size_t bytes = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+
+        if (at - 1 + bytes > length) {
+            text[at - 1] = '\0';
+        }
+    }
+}
+
 static int32_t fail_v(int32_t code, int32_t ucx, int32_t err, hws_id id, const char *fmt,
                       va_list ap)
 {
@@ -51,7 +70,9 @@ static int32_t fail_v(int32_t code, int32_t ucx, int32_t err, hws_id id, const c
     last.ucx_status = ucx;
     last.sys_errno = err;
     last.id = id;
-    vsnprintf(last.text, sizeof last.text, fmt, ap);
+    if (vsnprintf(last.text, sizeof last.text, fmt, ap) >= (int)sizeof last.text) {
+        end_whole(last.text, sizeof last.text - 1);
+    }
     return code;
 }
 
@@ -151,7 +172,10 @@ const char *hws__text_keep(const char *text, const char *otherwise)
         i++;
     }
     if (i == count && i < KEPT) {
-        snprintf(kept[count++], KEPT_LENGTH, "%s", text);
+        if (snprintf(kept[count], KEPT_LENGTH, "%s", text) >= (int)KEPT_LENGTH) {
+            end_whole(kept[count], KEPT_LENGTH - 1);
+        }
+        count++;
     }
     if (i < KEPT) {
         found = kept[i];

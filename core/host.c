@@ -1,4 +1,5 @@
 #include "host.h"
+#include "fnv.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -29,19 +30,9 @@ static int read_line(const char *path, char *line, size_t cap)
     return ok;
 }
 
-/* FNV-1a. */
-static uint64_t mix(uint64_t hash, const void *data, size_t len)
-{
-    const unsigned char *byte = data;
-
-    for (size_t i = 0; i < len; i++)
-        hash = (hash ^ byte[i]) * 0x100000001b3u;
-    return hash;
-}
-
 uint64_t hws__host_hash(void)
 {
-    uint64_t hash = 0xcbf29ce484222325u;
+    uint64_t hash = HWS__FNV;
     uint64_t ipc = 0;
     struct stat st;
     char line[256];
@@ -53,8 +44,8 @@ uint64_t hws__host_hash(void)
     line[sizeof(line) - 1] = '\0';
     if (stat("/proc/self/ns/ipc", &st) == 0)
         ipc = (uint64_t)st.st_ino;
-    hash = mix(hash, line, strlen(line));
-    hash = mix(hash, &ipc, sizeof(ipc));
+    hash = hws__fnv(hash, line, strlen(line));
+    hash = hws__fnv(hash, &ipc, sizeof(ipc));
     return hash != 0 ? hash : 1;
 }
 

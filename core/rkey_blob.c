@@ -1,5 +1,6 @@
 #include "rkey_blob.h"
 #include "error.h"
+#include "fnv.h"
 #include "host.h"
 #include "ucx_loader.h"
 #include <string.h>
@@ -24,23 +25,12 @@ _Static_assert(sizeof(struct header) == 80, "the wire format");
 
 static const unsigned char magic[4] = {'H', 'W', 'R', 'K'};
 
-/* FNV-1a: every change of a single byte changes it. */
-static uint64_t checksum(uint64_t sum, const void *data, uint64_t length)
-{
-    const unsigned char *p = data;
-
-    for (uint64_t i = 0; i < length; i++) {
-        sum = (sum ^ p[i]) * UINT64_C(0x100000001b3);
-    }
-    return sum;
-}
-
 static uint64_t checksum_of(const struct header *h, const void *rest, uint64_t length)
 {
     struct header copy = *h;
 
     copy.checksum = 0;
-    return checksum(checksum(UINT64_C(0xcbf29ce484222325), &copy, sizeof copy), rest, length);
+    return hws__fnv(hws__fnv(HWS__FNV, &copy, sizeof copy), rest, length);
 }
 
 uint64_t hws__rkey_blob_size(const struct hws__packed *p)

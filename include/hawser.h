@@ -548,7 +548,8 @@ typedef struct hws_listener_opts {
  * @param port      0: any free port, see hws_listener_info()
  * @param[out] out  the id
  * @return 0, HWS_E_ADDRESS_IN_USE, HWS_E_INVALID (the address), HWS_E_UNREACHABLE
- * @thread any  @blocks no  @owns copies everything in opts  @since 0.1  @ucx ucp_listener_create
+ * @thread any  @blocks for microseconds while another thread progresses the worker
+ * @owns copies everything in opts  @since 0.1  @ucx ucp_listener_create
  */
 HWS_API int32_t hws_listen(hws_id worker, const char *host, uint16_t port,
                            const hws_listener_opts *opts, hws_id *out);
@@ -557,7 +558,7 @@ HWS_API int32_t hws_listen(hws_id worker, const char *host, uint16_t port,
  * Let a peer in whose REQUEST was delivered; ACCEPTED follows.
  * @param endpoint  the source of the request
  * @return 0, HWS_E_STALE if the peer has given up, HWS_E_IN_USE if it was answered already
- * @thread any  @blocks no  @owns nothing  @since 0.1
+ * @thread any  @blocks for microseconds while another thread progresses the worker  @owns nothing  @since 0.1
  */
 HWS_API int32_t hws_accept(hws_id endpoint);
 
@@ -565,7 +566,7 @@ HWS_API int32_t hws_accept(hws_id endpoint);
  * Turn a peer away whose REQUEST was delivered; its connect ends in HWS_E_REJECTED.
  * @param endpoint  the source of the request; closed by this call
  * @return 0, HWS_E_STALE if the peer has given up, HWS_E_IN_USE if it was answered already
- * @thread any  @blocks no  @owns nothing  @since 0.1
+ * @thread any  @blocks for microseconds while another thread progresses the worker  @owns nothing  @since 0.1
  */
 HWS_API int32_t hws_reject(hws_id endpoint);
 

@@ -159,6 +159,30 @@ Test(error, a_long_text_is_cut_and_ended)
     cr_assert_eq(strlen(e.text), sizeof e.text - 1);
 }
 
+/* A binding that reads UTF-8 must be able to read it. */
+Test(error, a_text_is_cut_between_characters)
+{
+    static const char *const characters[] = {"\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x9a\xa2"};
+
+    for (size_t i = 0; i < sizeof characters / sizeof *characters; i++) {
+        size_t bytes = strlen(characters[i]);
+
+        for (size_t before = 0; before < bytes; before++) {
+            char text[1000] = "";
+            hws_error e;
+
+            memset(text, 'x', before);
+            for (size_t k = 0; k < 200; k++) {
+                strcat(text, characters[i]);
+            }
+            hws__fail(HWS_E_INVALID, 0, "%s", text);
+            e = last();
+            cr_assert_eq((strlen(e.text) - before) % bytes, 0, "%zu after %zu", bytes, before);
+            cr_assert_gt(strlen(e.text) + bytes, sizeof e.text - 1);
+        }
+    }
+}
+
 Test(error, a_caller_of_another_version)
 {
     struct {

@@ -375,6 +375,7 @@ int32_t hws_worker_signal(hws_id worker);
 
 %rename(listen) hws_listen;
 %feature("docstring") hws_listen "Listen for peers."
+%thread hws_listen;
 %apply int32_t HWS_ZERO { int32_t hws_listen };
 %apply const hws_listener_opts *HWS_OPTIONS { const hws_listener_opts *opts };
 %apply hws_id *HWS_OUT { hws_id *out };
@@ -385,12 +386,14 @@ int32_t hws_listen(hws_id worker, const char *host, uint16_t port, const hws_lis
 
 %rename(accept) hws_accept;
 %feature("docstring") hws_accept "Let a peer in whose REQUEST was delivered; ACCEPTED follows."
+%thread hws_accept;
 %apply int32_t HWS_ZERO { int32_t hws_accept };
 int32_t hws_accept(hws_id endpoint);
 %clear int32_t hws_accept;
 
 %rename(reject) hws_reject;
 %feature("docstring") hws_reject "Turn a peer away whose REQUEST was delivered; its connect ends in HWS_E_REJECTED."
+%thread hws_reject;
 %apply int32_t HWS_ZERO { int32_t hws_reject };
 int32_t hws_reject(hws_id endpoint);
 %clear int32_t hws_reject;

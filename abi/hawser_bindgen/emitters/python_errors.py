@@ -69,7 +69,8 @@ class HawserError(Exception):
 
     `code` is one of ErrorCode, `name` its name, `text` says what happened in one line; `ucx_status` is UCX's, 0 if it
     was not involved, `errno` the system's, or the one that means the same as the code, else 0; `id` names the object,
-    0 if there is none. Each code has a class of its own, which is also a built-in exception where one means the same.
+    0 if there is none; `length` is that of the message, in bytes, where an operation's buffer was too short. Each code
+    has a class of its own, which is also a built-in exception where one means the same.
     """
 
     code: int = 0
@@ -80,6 +81,7 @@ class HawserError(Exception):
     ucx_status: int
     errno: int | None
     id: int
+    length: int = 0
 
     def __init__(
         self,

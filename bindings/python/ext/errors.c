@@ -1,6 +1,7 @@
 /* Codes to exceptions, and numbers from Python. */
 #include "ext.h"
 #include <math.h>
+#include <string.h>
 
 static PyObject *from_code; /* hawser._errors.from_code(code, text, ucx_status, errno, id) */
 
@@ -16,11 +17,18 @@ int errors_import(void)
     return from_code == NULL ? -1 : 0;
 }
 
+PyObject *from_text(const char *text)
+{
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+}
+
 static PyObject *build(int32_t code, const char *text, const hws_error *e)
 {
-    return PyObject_CallFunction(from_code, "isiiK", (int)code,
-                                 text != NULL && *text != 0 ? text : hws_error_text(code),
-                                 e->ucx_status, e->sys_errno, (unsigned long long)e->id);
+    /* "N" takes the string over, and a null pointer as the failure that it is. */
+    return PyObject_CallFunction(
+        from_code, "iNiiK", (int)code,
+        from_text(text != NULL && *text != 0 ? text : hws_error_text(code)), e->ucx_status,
+        e->sys_errno, (unsigned long long)e->id);
 }
 
 static PyObject *raise(PyObject *e)
@@ -54,7 +62,13 @@ PyObject *raise_last(int32_t code)
 
 int to_u64(PyObject *o, uint64_t *out)
 {
-    *out = PyLong_AsUnsignedLongLong(o);
+    PyObject *number = PyLong_Check(o) ? Py_NewRef(o) : PyNumber_Index(o); /* numpy's, for one */
+
+    if (number == NULL) {
+        return -1;
+    }
+    *out = PyLong_AsUnsignedLongLong(number);
+    Py_DECREF(number);
     return *out == (uint64_t)-1 && PyErr_Occurred() ? -1 : 0;
 }
 

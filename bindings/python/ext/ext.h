@@ -162,7 +162,9 @@ PyObject *raise_code(int32_t code, const char *text);
 PyObject *raise_last(int32_t code);
 /** The exception of a code, not raised. */
 PyObject *make_error(int32_t code, const char *text);
-/** An int from a Python object that must be an id, a tag, ...; -1 with an error set. */
+/** A str of a text of the library's, which a peer or another program may have written: what is no UTF-8 is replaced. */
+PyObject *from_text(const char *text);
+/** An id, a tag, ... of an int or what stands for one (`__index__`); -1 with an error set. */
 int to_u64(PyObject *o, uint64_t *out);
 /** Converters of PyArg_ParseTuple, whose own formats for an unsigned long long and an unsigned drop the bits that do
  * not fit. */

@@ -26,9 +26,10 @@ static PyObject *as_object(const void *at, char type)
     case 'i':
         return PyLong_FromLong(*(const int32_t *)at);
     case 's':
-        return PyUnicode_FromString(at);
+        return from_text(at);
     default:
-        return Py_BuildValue("z", *(const char *const *)at);
+        return *(const char *const *)at == NULL ? Py_NewRef(Py_None)
+                                                : from_text(*(const char *const *)at);
     }
 }
 
@@ -155,7 +156,7 @@ static PyObject *describe(PyObject *self, PyObject *id)
         return PyErr_NoMemory();
     }
     r = hws_describe(n, room, needed, NULL);
-    text = r < 0 && r != HWS_E_TOO_BIG ? raise_last(r) : PyUnicode_FromString(room);
+    text = r < 0 && r != HWS_E_TOO_BIG ? raise_last(r) : from_text(room);
     free(room);
     return text;
 }

@@ -7,6 +7,7 @@ import asyncio
 import math
 import threading
 
+import numpy as np
 import pytest
 
 import hawser
@@ -178,3 +179,36 @@ async def test_a_deadline_that_never_comes(worker, timeout):
         with pytest.raises(hawser.TimedOutError):
             await server.recv_am(timeout=0.01)
         await asyncio.gather(client.close(), server.close())
+
+
+async def test_what_stands_for_an_integer(pair):
+    """numpy's integers, for one, are none of Python's."""
+
+    class Number:
+        def __index__(self) -> int:
+            return 1 << 63
+
+    client, server = pair
+    await client.send(b"tag", Number())
+    assert await server.recv(tag=Number()) == b"tag"
+    await client.send(b"tag", np.int64(7))
+    assert await server.recv(tag=np.uint8(7), mask=np.uint64(2**64 - 1)) == b"tag"
+    with pytest.raises(TypeError):
+        await client.send(b"tag", 7.0)
+    with pytest.raises(OverflowError):
+        await client.send(b"tag", np.int8(-1))
+
+
+def test_a_configuration_that_is_none():
+    for wrong in ({"TLS": "a\0b"}, {"T\0LS": "all"}):
+        with pytest.raises(ValueError):
+            hawser.Context(config=wrong)
+    with pytest.raises(TypeError):
+        hawser.Context(config={1: "all"})
+
+
+@pytest.mark.parametrize("before", range(2))
+def test_a_long_text_of_other_letters(before):
+    """It is cut between two of them."""
+    with pytest.raises(hawser.ConfigError, match="ä"):
+        hawser.Context(config={"a" * before + "ä" * 200: "1"})

@@ -1535,17 +1535,17 @@ unsafe extern "C" {
 
     /// Listen for peers.
     ///
-    /// Threads: any. Blocks: no. Owns: copies everything in opts. Returns: 0, HWS_E_ADDRESS_IN_USE, HWS_E_INVALID (the address), HWS_E_UNREACHABLE.
+    /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: copies everything in opts. Returns: 0, HWS_E_ADDRESS_IN_USE, HWS_E_INVALID (the address), HWS_E_UNREACHABLE.
     pub fn hws_listen(worker: hws_id, host: *const c_char, port: u16, opts: *const hws_listener_opts, out: *mut hws_id) -> i32;
 
     /// Let a peer in whose REQUEST was delivered; ACCEPTED follows.
     ///
-    /// Threads: any. Blocks: no. Owns: nothing. Returns: 0, HWS_E_STALE if the peer has given up, HWS_E_IN_USE if it was answered already.
+    /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: nothing. Returns: 0, HWS_E_STALE if the peer has given up, HWS_E_IN_USE if it was answered already.
     pub fn hws_accept(endpoint: hws_id) -> i32;
 
     /// Turn a peer away whose REQUEST was delivered; its connect ends in HWS_E_REJECTED.
     ///
-    /// Threads: any. Blocks: no. Owns: nothing. Returns: 0, HWS_E_STALE if the peer has given up, HWS_E_IN_USE if it was answered already.
+    /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: nothing. Returns: 0, HWS_E_STALE if the peer has given up, HWS_E_IN_USE if it was answered already.
     pub fn hws_reject(endpoint: hws_id) -> i32;
 
     /// Where a listener listens, and its counters.

@@ -66,7 +66,11 @@ class Context(Unique):
         flags |= c.ContextFlag.UCX_CONFIG_ONLY if ucx_config_only else 0
         pairs: list[str] = []
         for key, value in (config or {}).items():
+            if not isinstance(key, str):
+                raise TypeError(f"a key of UCX's configuration is a str, not {type(key).__name__}")
             pairs += [key.removeprefix("UCX_"), str(value)]
+        if any("\0" in text for text in pairs):
+            raise ValueError("embedded null character")
         self.id = _core.context_open(bits, flags, name, ucx, tuple(pairs), psk, isolated_max)
         self._features = bits or c.Feature.TAG | c.Feature.STREAM | c.Feature.AM
         self._closed = False
