@@ -461,10 +461,11 @@ static inline bool quick_recv(hws_id source, uint64_t tag, uint64_t mask,
                               hws_id *out)
 {
     uint32_t kind = want->flags & HWS_MULTI_LIST ? HWS_EVENT_MULTI_LIST : HWS_EVENT_MULTI_RECV;
+    struct hws__scope *scope;
     struct hws__op *op;
     bool nested;
 
-    if ((op = hws__quick_receive(source, kind, 0, opts, out, &nested)) == NULL) {
+    if ((op = hws__quick_receive(source, kind, 0, opts, out, &scope, &nested)) == NULL) {
         return false;
     }
     op->buffer = NULL;
@@ -472,7 +473,7 @@ static inline bool quick_recv(hws_id source, uint64_t tag, uint64_t mask,
     op->tag = tag;
     op->mask = mask;
     memcpy(op->header, want, sizeof *want);
-    hws__quick_posted(op, &op->ep->multi_scope, nested, out);
+    hws__quick_posted(op, scope, nested, out);
     return true;
 }
 

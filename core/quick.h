@@ -8,6 +8,7 @@
 #define HWS_CORE_QUICK_H
 
 #include "post.h"
+#include "raw.h"
 #include "ucx_loader.h"
 
 /** Not an answer: nothing was done, take the general way. */
@@ -167,14 +168,13 @@ static inline __attribute__((always_inline)) int32_t hws__quick_end(const struct
 /**
  * Take the operation of a receive on an endpoint for which nothing has arrived, with options that have
  * no other flags than `flags`. Null: the general way. The caller says what is to be received, then calls
- * hws__quick_posted().
+ * hws__quick_posted() with the scope that this one fills.
  */
 static inline __attribute__((always_inline)) struct hws__op *hws__quick_receive(
     hws_id endpoint, uint32_t kind, uint32_t flags, const hws_op_opts *in, const hws_id *out,
-    bool *nested)
+    struct hws__scope **scope, bool *nested)
 {
     struct hws__endpoint *ep;
-    struct hws__scope *scope;
     struct hws__worker *w;
 
     if (__builtin_expect(in == NULL || hws__id_kind(endpoint) != HWS_KIND_ENDPOINT, 0) ||
@@ -189,10 +189,13 @@ static inline __attribute__((always_inline)) struct hws__op *hws__quick_receive(
         !hws__quick_enter(w, nested)) {
         return NULL;
     }
-    scope = kind == HWS_EVENT_TAG_RECV ? &ep->scope : &ep->multi_scope;
+    *scope = kind == HWS_EVENT_TAG_RECV ? &ep->scope : &ep->multi_scope;
+    if (__builtin_expect(ep->raw, 0)) {
+        *scope = kind == HWS_EVENT_TAG_RECV ? hws__raw_quiet(ep) : NULL;
+    }
     if (__builtin_expect(atomic_load_explicit(&ep->obj.id, memory_order_relaxed) != endpoint ||
-                             !ep->open || ep->raw ||
-                             atomic_load_explicit(&scope->messages, memory_order_relaxed) != 0 ||
+                             !ep->open || *scope == NULL ||
+                             atomic_load_explicit(&(*scope)->messages, memory_order_relaxed) != 0 ||
                              w->free_ops == NULL || w->credit_blocked != 0,
                          0)) {
         hws__disown(w, *nested);

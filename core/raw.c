@@ -79,23 +79,67 @@ static struct hws__scope *scope_of(struct hws__uworker *u)
     return ep != NULL ? &ep->scope : &u->worker->address_scope;
 }
 
+struct hws__scope *hws__raw_quiet(struct hws__endpoint *ep)
+{
+    struct hws__worker *w = ep->worker;
+
+    if (!ep->open || ep->reason != HWS_REASON_ADDRESS) {
+        return NULL;
+    }
+    for (int kind = HWS__ADDRESSED_PLAIN; kind <= HWS__ADDRESSED_SHM; kind++) {
+        if (w->addressed[kind] != NULL && w->addressed[kind]->unread) {
+            return NULL;
+        }
+    }
+    if (!ep->uworker->hot) {
+        hws__uworker_heat(ep->uworker);
+    }
+    return &w->address_scope;
+}
+
+/* The message of a receive of contiguous bytes, in what UCX needs to know of those. */
+static ucs_status_ptr_t fetch_plain(struct hws__op *op, struct hws__uworker *u,
+                                    ucp_tag_message_h message)
+{
+    ucp_request_param_t param;
+
+    param.op_attr_mask =
+        UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    param.cb.recv = received;
+    param.user_data = op;
+    param.memory_type = UCS_MEMORY_TYPE_HOST;
+    return hws__ucx.ucp_tag_msg_recv_nbx(u->ucx, op->buffer, op->length, message, &param);
+}
+
+static void met(struct hws__op *op, const ucp_tag_recv_info_t *info, int32_t status)
+{
+    op->done_length = info->length; /* UCX 1.13.1 does not say it of a message that was there */
+    op->done_tag = info->sender_tag;
+    hws__op_finish(op, status);
+}
+
 /* A posted receive met its message. */
 static void meet(struct hws__op *op, struct hws__uworker *u, ucp_tag_message_h message,
                  const ucp_tag_recv_info_t *info)
 {
+    bool plain = (op->flags & HWS_OP_IOV) == 0 && op->memory_kind == HWS_MEMORY_HOST;
+    ucs_status_ptr_t ptr = plain ? fetch_plain(op, u, message) : NULL;
     hws_op_opts opts;
-    struct hws__post p = hws__post_again(op, &opts);
+    struct hws__post p;
     int32_t r;
 
+    if (plain && ptr == NULL) {
+        met(op, info, HWS_OK);
+        return;
+    }
+    p = hws__post_again(op, &opts);
     hws__op_leave(op);
-    r = post_recv(&p, u, message);
+    r = plain ? hws__op_pending(&p, op, u, ptr) : post_recv(&p, u, message);
     if (r == HWS_OK) {
         return;
     }
-    op->done_length = info->length; /* UCX 1.13.1 does not say it of a message that was there */
-    op->done_tag = info->sender_tag;
     hws__op_rejoin(op);
-    hws__op_finish(op, r == HWS_DONE ? p.done_status : r);
+    met(op, info, r == HWS_DONE ? p.done_status : r);
 }
 
 /* Nobody wants it yet, or who does wants the message itself. */

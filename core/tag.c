@@ -353,12 +353,13 @@ static int32_t recv_run(struct hws__post *p)
 static inline bool quick_recv(hws_id source, void *buffer, uint64_t length, uint64_t tag,
                               uint64_t mask, const hws_op_opts *opts, hws_id *out)
 {
+    struct hws__scope *scope;
     struct hws__op *op;
     bool nested;
 
     if ((buffer == NULL && length != 0) || (int64_t)length < 0 ||
-        (op = hws__quick_receive(source, HWS_EVENT_TAG_RECV, HWS_OP_INLINE, opts, out, &nested)) ==
-            NULL) {
+        (op = hws__quick_receive(source, HWS_EVENT_TAG_RECV, HWS_OP_INLINE, opts, out, &scope,
+                                 &nested)) == NULL) {
         return false;
     }
     op->buffer = buffer;
@@ -366,7 +367,7 @@ static inline bool quick_recv(hws_id source, void *buffer, uint64_t length, uint
     op->tag = tag;
     op->mask = mask;
     op->memory_kind = HWS_MEMORY_HOST;
-    hws__quick_posted(op, &op->ep->scope, nested, out);
+    hws__quick_posted(op, scope, nested, out);
     return true;
 }
 
