@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from hawser import _core
+from hawser._errors import HawserError
+from hawser.ucp._libs.exceptions import translate_receive
 
 from ..exceptions import (
     UCXBusyError,
@@ -102,9 +104,12 @@ class MultiOutcome(Outcome):
             self.buffers = [empty(n) for n in segments.lengths]
             self.parts = len(self.buffers)
             self.call = fetch = segments.fetch(self.buffers)
-            fetch._on_end(lambda operation: self.end(operation.exception()))
+            fetch._on_end(lambda operation: self._received(operation.exception()))
         except Exception as e:
-            self.end(e)
+            self._received(e)
+
+    def _received(self, error: Exception | None) -> None:
+        self.end(translate_receive(error, "tag_recv_multi") if isinstance(error, HawserError) else error)
 
 
 class UCXRequest:

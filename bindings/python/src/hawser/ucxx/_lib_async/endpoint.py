@@ -6,15 +6,16 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from hawser._errors import HawserError
+from hawser._errors import ErrorCode, HawserError
 from hawser._objects import memory_for
 from hawser.ucp import core as _ucp
+from hawser.ucp._libs.exceptions import translate_receive
 from hawser.ucp.exceptions import UCXError as _UCPError
 
 from .._lib.arr import Array
 from .._lib.libucxx import TagProbeResult, UCXEndpoint, UCXXTag
-from .._lib.requests import empty
-from ..exceptions import UCXCanceledError, UCXError, convert
+from .._lib.requests import UCXRequest, empty
+from ..exceptions import UCXCanceledError, UCXConnectionResetError, UCXError, convert
 
 
 class Endpoint(_ucp.Endpoint):
@@ -107,18 +108,26 @@ class Endpoint(_ucp.Endpoint):
         self._look_if_by_address()
         ep = self._open_ep()
         self._send_count += 1
-        try:
-            await ep.am_send(_array(buffer), memory_type_policy, user_header).wait()
-        except UCXCanceledError:
-            if self._ep is None:
-                raise
+        await self._sent_by(ep.am_send(_array(buffer), memory_type_policy, user_header))
 
     async def am_send_iov(self, buffers: Any, memory_type_policy: Any = None, user_header: bytes = b"") -> None:
         """Send buffers as one active message."""
         self._look_if_by_address()
         ep = self._open_ep()
         self._send_count += 1
-        await ep.am_send_iov([_array(b) for b in buffers], memory_type_policy, user_header).wait()
+        await self._sent_by(ep.am_send_iov([_array(b) for b in buffers], memory_type_policy, user_header))
+
+    async def _sent_by(self, request: UCXRequest) -> None:
+        """Await a send of the core. As in UCXX it just ends where the peer has closed; where the peer was lost it was
+        cancelled for that, and tells of it."""
+        try:
+            await request.wait()
+        except UCXCanceledError as e:
+            error = self._hawser._error
+            if self._ep is None or error is None:
+                raise
+            if error[0] != ErrorCode.PEER_CLOSED or self._tags is None:
+                raise UCXConnectionResetError(f"Endpoint {self._uid:#x} error: Connection reset by remote peer") from e
 
     def _look_if_by_address(self) -> None:
         if self._tags is None:
@@ -151,11 +160,7 @@ class Endpoint(_ucp.Endpoint):
             raise ValueError("The `buffers` argument must be a `list` or `tuple`")
         wire = self._wire_tag(tag, force_tag, 0)
         self._send_count += 1
-        try:
-            await ep.tag_send_multi([_array(b) for b in buffers], UCXXTag(wire)).wait()
-        except UCXCanceledError:
-            if self._ep is None:
-                raise
+        await self._sent_by(ep.tag_send_multi([_array(b) for b in buffers], UCXXTag(wire)))
 
     async def recv_multi(self, tag: Any = None, force_tag: bool = False) -> list[Any]:
         """The buffers of the next send_multi()."""
@@ -173,7 +178,7 @@ class Endpoint(_ucp.Endpoint):
             buffers = memory_for(segments, empty, empty)
             await segments.fetch(buffers)
         except HawserError as e:
-            raise convert(e) from e
+            raise convert(translate_receive(e, "recv_multi")) from e
         return buffers
 
     async def _multi_by_address(self, wire: int) -> list[Any]:
