@@ -56,8 +56,31 @@ def test_options():
         assert ucp.get_config()["SEG_SIZE"] == "4M"
         assert options == {"SEG_SIZE": "3M"}
         ucp.reset()
-    with pytest.raises(ucp.exceptions.UCXConfigError):
+    with pytest.raises(ucp.exceptions.UCXConfigError, match="SEG_SIZE to invalid-size: Invalid parameter"):
         ucp.init({"SEG_SIZE": "invalid-size"})
+    with mock.patch.dict(os.environ, {"UCX_SEG_SIZE": "invalid-size"}):
+        with pytest.raises(ucp.exceptions.UCXConfigError, match="Invalid parameter"):
+            ucp.init()
+
+
+@pytest.mark.parametrize("seconds", ["nan", "five"])
+def test_a_connect_timeout_that_is_none(seconds, monkeypatch):
+    monkeypatch.setenv("UCXPY_CONNECT_TIMEOUT", seconds)
+    with pytest.raises(ValueError, match=f"UCXPY_CONNECT_TIMEOUT.*{seconds}"):
+        ucp.init()
+    ucp.init(connect_timeout=5)
+
+
+@pytest.mark.parametrize("tag", ["7", 7.5, None])
+async def test_a_tag_that_is_used_as_it_is_must_be_a_number(tag):
+    ep = await ucp.create_endpoint_from_worker_address(ucp.get_worker_address())
+    with pytest.raises(TypeError, match="integer"):
+        await ucp.recv(bytearray(1), tag)
+    if tag is not None:  # which stands for the endpoint's own
+        for call in (ep.send(b"x", tag=tag, force_tag=True), ep.recv(bytearray(1), tag=tag, force_tag=True)):
+            with pytest.raises(TypeError, match="integer"):
+                await call
+    ep.abort()
 
 
 async def test_a_host_that_there_is_not():

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import math
 import os
 import re
 import struct
@@ -15,6 +16,7 @@ import time
 import weakref
 from collections.abc import Callable
 from functools import lru_cache, partial
+from operator import index
 from typing import Any
 
 from hawser import _core
@@ -243,6 +245,16 @@ def _speaks_ucxpy(wire: str | None) -> bool:
     return wire == "ucx-py"
 
 
+def _seconds(connect_timeout: float | None) -> float:
+    """The connect timeout; where the program gives none, $UCXPY_CONNECT_TIMEOUT, or else 5 s, is it."""
+    given = os.environ.get("UCXPY_CONNECT_TIMEOUT", 5) if connect_timeout is None else connect_timeout
+    with contextlib.suppress(ValueError):
+        seconds = float(given)
+        if not math.isnan(seconds):
+            return seconds
+    raise ValueError(f"the connect timeout (UCXPY_CONNECT_TIMEOUT) must be a number of seconds, not {given!r}")
+
+
 class ApplicationContext:
     """A context with its one worker. The module's functions use a global one."""
 
@@ -256,15 +268,13 @@ class ApplicationContext:
         self.progress_tasks: list[Any] = []
         self._handlers: set[asyncio.Task[None]] = set()  # of listeners, one for each peer
         of_ucxpy = _speaks_ucxpy(wire)
+        self.connect_timeout = _seconds(connect_timeout)
         self._open(config_dict)
         self.worker._loop_cancels = True
         self.worker.of_ucxpy = of_ucxpy
         if blocking_progress_mode is None:
             blocking_progress_mode = "UCXPY_NON_BLOCKING_MODE" not in os.environ
         self.blocking_progress_mode = blocking_progress_mode
-        if connect_timeout is None:
-            connect_timeout = float(os.environ.get("UCXPY_CONNECT_TIMEOUT", 5))
-        self.connect_timeout = connect_timeout
         self._turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
             weakref.WeakKeyDictionary()
         )
@@ -393,6 +403,7 @@ class ApplicationContext:
     @nvtx_annotate("UCXPY_WORKER_RECV", color="red", domain="ucxpy")
     async def recv(self, buffer: Any, tag: int) -> bool:
         """Receive a message of any peer; `tag` is used as it is."""
+        tag = index(tag)
         wanted = Array(buffer) if not isinstance(buffer, Array) else buffer
         name = f"[Worker Recv #000] tag: {tag:#x}, nbytes: {wanted.nbytes}, type: {type(wanted.obj)}"
         try:
@@ -551,7 +562,7 @@ class Endpoint(_core.UcpEndpoint):
     def _tag(self, tag: Any, force_tag: bool, receive: int) -> int:
         """The tag on the wire; receive: 0 to send, 1 to receive."""
         if force_tag and tag is not None:
-            return int(tag)
+            return index(tag)
         if self._tags is None:
             raise ValueError("This endpoint has no tags of its own: give an int as tag, and force_tag=True")
         if tag is None:

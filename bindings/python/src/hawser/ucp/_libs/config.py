@@ -25,7 +25,13 @@ def library() -> ctypes.CDLL:
     ucp.ucp_config_print.restype = None
     ucp.ucp_config_release.argtypes = [config]
     ucp.ucp_config_release.restype = None
+    ucp.ucs_status_string.argtypes = [ctypes.c_int8]
+    ucp.ucs_status_string.restype = ctypes.c_char_p
     return ucp
+
+
+def _text_of(status: int) -> str:
+    return str(library().ucs_status_string(status).decode())
 
 
 @functools.cache
@@ -58,14 +64,14 @@ def read(options: dict[str, str] | None = None) -> dict[str, str]:
     config = ctypes.c_void_p()
     status = library().ucp_config_read(None, None, ctypes.byref(config))
     if status != 0:
-        raise UCXConfigError(f"Couldn't read the UCX options: status {status}")
+        raise UCXConfigError(f"Couldn't read the UCX options: {_text_of(status)}")
     try:
         for key, value in (options or {}).items():
             status = library().ucp_config_modify(config, key.encode(), value.encode())
             if status == _NO_SUCH:
                 raise UCXConfigError(f"Option {key} doesn't exist")
             if status != 0:
-                raise UCXConfigError(f"Couldn't set option {key} to {value}: status {status}")
+                raise UCXConfigError(f"Couldn't set option {key} to {value}: {_text_of(status)}")
         found = {}
         for line in _printed(config).splitlines():
             key, equals, value = line.partition("=")
