@@ -189,9 +189,11 @@ def env(stand_ins):
     return {**os.environ, "PYTHONPATH": path}
 
 
-def test_one_host(env):
+@pytest.mark.parametrize("package", ["ucp", "hawser.ucxx"])
+def test_one_host(env, package):
     words = ["-d", "0,1", "--chunks-per-dev", "2", "-c", "100000", "--iter", "2", "--warmup-iter", "1"]
-    done = subprocess.run([*PROGRAM, *words], capture_output=True, text=True, timeout=100, env=env)
+    program = [sys.executable, "-m", f"{package}.benchmarks.cudf_merge"]
+    done = subprocess.run([*program, *words], capture_output=True, text=True, timeout=100, env=env)
     assert done.returncode == 0 and done.stderr == "", done.stderr
     assert re.search(r"^Total data processed +\| 24.41 MiB *$", done.stdout, re.M), done.stdout
     assert re.search(r"^1 +\| [\d.]+ \w+ +\| [\d.]+ \w+/s +\| [\d.]+ \w+/s *$", done.stdout, re.M)
@@ -276,6 +278,9 @@ def test_commands(merge, monkeypatch, capsys, file):
         assert (parsed.node_idx, parsed.n_chunks, parsed.profile, parsed.collect_garbage) == (i, 4, "p", True)
     command = merge._get_worker_command({"address": "a", "port": 5}, parsed, 4, 1)
     assert command.endswith(" --server-address a:5")
+    parsed.api = "hawser.ucxx"
+    command = merge._get_worker_command({"address": "a", "port": 5}, parsed, 4, 1)
+    assert shlex.split(command)[1:3] == ["-m", "hawser.ucxx.benchmarks.cudf_merge"]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("cudf") is not None, reason="cudf is here")

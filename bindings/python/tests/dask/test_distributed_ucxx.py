@@ -102,6 +102,32 @@ def test_its_classes_work_by_name(python):
     assert run(python, BY_NAME)[0] == ["over", "ucx", "True"] * 2 + ["True"] * 2
 
 
+NAMES = """
+import importlib
+NAMES = ["", "._cuda_context", "._version", "._lib.arr", "._lib.libucxx", "._lib_async.continuous_ucx_progress",
+    "._lib_async.exchange_peer_info", "._lib_async.utils_test", ".core", ".exceptions", ".testing", ".types", ".utils"]
+import ucxx
+for name in NAMES:
+    if importlib.import_module("ucxx" + name) is not importlib.import_module("hawser.ucxx" + name):
+        print(name)
+"""
+KEY = """
+import pytest
+from ucxx._lib_async.pytest_stash_keys import ASYNCIO_PLUGIN_TIMEOUT_STASH_KEY as key
+from hawser.ucxx._lib_async import pytest_stash_keys
+print(key is pytest_stash_keys.ASYNCIO_PLUGIN_TIMEOUT_STASH_KEY)
+"""
+
+
+def test_both_names_are_the_same_modules(python):
+    assert run(python, NAMES)[0] == []
+    assert run(python, KEY)[0] == ["True"]
+    done = subprocess.run(
+        [python, "-m", "ucxx.benchmarks.send_recv", "-n", "8"], capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0 and "ucxx-async" in done.stdout, done.stderr
+
+
 # ---- What Dask-CUDA does with it ----
 
 INITIALIZE = """

@@ -2,13 +2,12 @@
 
 from . import exceptions, testing, types
 from ._lib import libucxx
+from ._version import __git_commit__, __version__
 from .core import *  # noqa: F403
 from .core import __all__ as _functions
 from .core import get_ucx_version as _get_ucx_version
 from .utils import get_address, get_ucxpy_logger
 
-__version__ = "0.52.0"
-__git_commit__ = ""
 __ucx_min_version__ = "1.13.1"
 __ucx_version__ = "{}.{}.{}".format(*_get_ucx_version())
 

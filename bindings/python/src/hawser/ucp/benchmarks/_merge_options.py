@@ -11,8 +11,8 @@ from typing import Any
 from hawser.ucp._libs.utils import get_address
 
 
-def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    """The options of UCX-Py's benchmark."""
+def parse_args(argv: list[str] | None = None, api: str = "hawser.ucp") -> argparse.Namespace:
+    """The options of UCX-Py's benchmark, which are UCXX's too. api: the package whose benchmark it is."""
     parser = argparse.ArgumentParser(description="A distributed join of two cuDF tables")
     add = parser.add_argument
     add("--chunks-per-dev", default=1, type=int, metavar="N", help="chunks, and so workers, of each GPU (1)")
@@ -38,6 +38,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     add("--hosts", default=None, metavar="LIST", help="the server's host, then those of the workers: a,a,b; asyncssh")
     add("--print-commands-only", action="store_true", help="with --hosts: say what to run where, and run nothing")
     args = parser.parse_args(argv)
+    args.api = api
     if args.listen_address is None:
         args.listen_address = get_address()
     if args.hosts:
@@ -80,9 +81,9 @@ def _settle(args: argparse.Namespace) -> None:
 # ---- Commands for other hosts ----
 
 
-def _command(options: dict[str, Any], *flags: str) -> str:
-    # Without the distribution hawser-ucp there is no `ucp` to run.
-    package = "ucp" if importlib.util.find_spec("ucp") is not None else "hawser.ucp"
+def _command(args: argparse.Namespace, options: dict[str, Any], *flags: str) -> str:
+    # Without the distribution hawser-ucp there is no `ucp` to run, and who has UCXX itself has another `ucxx`.
+    package = "ucp" if args.api == "hawser.ucp" and importlib.util.find_spec("ucp") is not None else args.api
     words = [sys.executable, "-m", f"{package}.benchmarks.cudf_merge", *flags]
     for name, value in options.items():
         words += [f"--{name}", str(value)]
@@ -103,7 +104,7 @@ def _shared(args: argparse.Namespace, num_workers: int) -> dict[str, Any]:
 
 def _get_server_command(args: argparse.Namespace, num_workers: int) -> str:
     """What runs the server."""
-    return _command(_shared(args, num_workers), "--server")
+    return _command(args, _shared(args, num_workers), "--server")
 
 
 def _get_worker_command_without_address(args: argparse.Namespace, num_workers: int, node_idx: int) -> str:
@@ -114,7 +115,7 @@ def _get_worker_command_without_address(args: argparse.Namespace, num_workers: i
     if args.profile:
         options["profile"] = args.profile
     flags = ["--cuda-profile"] * args.cuda_profile + ["--collect-garbage"] * args.collect_garbage
-    return _command(options, *flags)
+    return _command(args, options, *flags)
 
 
 def _get_worker_command(server_info: dict[str, Any], args: argparse.Namespace, num_workers: int, node_idx: int) -> str:

@@ -48,7 +48,7 @@ try:
     import rmm
     from rmm.allocators.cupy import rmm_cupy_allocator
 except ImportError as e:
-    raise ImportError(f"ucp.benchmarks.cudf_merge needs cupy, cudf and rmm: {e}") from e
+    raise ImportError(f"cudf_merge needs cupy, cudf and rmm: {e}") from e
 
 _ROWS_TO_COUNT = 100_000  # Of a smaller chunk too few rows match for their number to be near its mean.
 _MATCH_TOLERANCE = 0.02
@@ -264,12 +264,12 @@ def _server_info(path: str, server: Any) -> dict[str, Any]:
 def _run_here(args: argparse.Namespace) -> list[dict[str, Any]]:
     """The server and all workers, as processes of this host; gives what the workers found."""
     with tempfile.NamedTemporaryFile() as file:
-        server, queue = _run_cluster_server(file.name, args.n_chunks)
+        server, queue = _run_cluster_server(file.name, args.n_chunks, api=args.api)
         info = _server_info(file.name, server)
     processes = [
         server,
         *_run_cluster_workers(
-            info, args.n_chunks, args.num_node_workers, 0, worker, worker_args=args, ensure_cuda_device=True
+            info, args.n_chunks, args.num_node_workers, 0, worker, args, ensure_cuda_device=True, api=args.api
         ),
     ]
     stats: list[dict[str, Any]] = []
@@ -295,13 +295,13 @@ def _run_over_ssh(args: argparse.Namespace) -> None:
         run_ssh_cluster(args, server_host, worker_hosts, num_workers, _get_server_command, _get_worker_command)
 
 
-def main() -> None:
-    """Run what the options ask for: the whole, or the server's or a host's part of it."""
-    args = parse_args()
+def main(api: str = "hawser.ucp") -> None:
+    """Run what the options ask for: the whole, or the server's or a host's part of it. api: as in utils."""
+    args = parse_args(api=api)
     if args.hosts:
         return _run_over_ssh(args)
     if args.server:
-        return _report(args, run_cluster_server(args.server_file, args.n_chunks))
+        return _report(args, run_cluster_server(args.server_file, args.n_chunks, api=api))
     assert args.n_chunks % 2 == 0, "the number of chunks must be even"
     if args.server_file or args.server_address:
         return run_cluster_workers(
@@ -312,6 +312,7 @@ def main() -> None:
             worker,
             worker_args=args,
             ensure_cuda_device=True,
+            api=api,
         )
     return _report(args, _run_here(args))
 

@@ -1,12 +1,14 @@
 """A cluster for benchmarks: processes that are connected each with all the others.
 
 A server process introduces the workers to each other and collects what their function gives. Every
-process is spawned, so functions and arguments must be picklable.
+process is spawned, so functions and arguments must be picklable. `api` is the module whose endpoints they have:
+"hawser.ucp" or "hawser.ucxx".
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import os
 import pickle
@@ -14,7 +16,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from hawser import ucp
 from hawser.ucp._libs.utils import get_address
 from hawser.ucp.utils import mp
 
@@ -40,12 +41,12 @@ def get_allocator(object_type: str, rmm_init_pool_size: int | None, rmm_managed_
     return cupy
 
 
-async def send_pickled_msg(ep: ucp.Endpoint, obj: Any) -> None:
+async def send_pickled_msg(ep: Any, obj: Any) -> None:
     """Send any picklable object."""
     await ep.send_obj(pickle.dumps(obj))
 
 
-async def recv_pickled_msg(ep: ucp.Endpoint) -> Any:
+async def recv_pickled_msg(ep: Any) -> Any:
     """Receive what send_pickled_msg() sends. Only from peers that are trusted: it is unpickled."""
     return pickle.loads(await ep.recv_obj())
 
@@ -68,12 +69,12 @@ def _tell_where(server_file: str | None, port: int) -> None:
             file.write(where)
 
 
-async def _introduce_workers(server_file: str | None, n_workers: int) -> dict[int, Any]:
+async def _introduce_workers(ucp: Any, server_file: str | None, n_workers: int) -> dict[int, Any]:
     """Tell every worker where all are, once all are there; what they found, by rank."""
     where: dict[int, tuple[str, int]] = {}
     results: dict[int, Any] = {}
 
-    async def serve(ep: ucp.Endpoint) -> None:
+    async def serve(ep: Any) -> None:
         rank, ip, port = await recv_pickled_msg(ep)
         where[rank] = (ip, port)
         await _until(lambda: len(where) == n_workers)
@@ -87,32 +88,41 @@ async def _introduce_workers(server_file: str | None, n_workers: int) -> dict[in
     return results
 
 
-def _server_process(queue: Any, server_file: str | None, n_workers: int, options: dict[str, str] | None) -> None:
+def _server_process(
+    queue: Any, server_file: str | None, n_workers: int, options: dict[str, str] | None, api: str
+) -> None:
+    ucp = importlib.import_module(api)
     if options is not None:
         ucp.init(options)
-    results = asyncio.run(_introduce_workers(server_file, n_workers))
+    results = asyncio.run(_introduce_workers(ucp, server_file, n_workers))
     for rank in range(n_workers):
         queue.put(results[rank])
 
 
 def _run_cluster_server(
-    server_file: str | None, n_workers: int, ucx_options_list: dict[str, str] | None = None
+    server_file: str | None,
+    n_workers: int,
+    ucx_options_list: dict[str, str] | None = None,
+    api: str = "hawser.ucp",
 ) -> tuple[Any, Any]:
     """As run_cluster_server(), but gives at once the process and the queue of the results."""
     queue = mp.Queue()
-    process = mp.Process(target=_server_process, args=(queue, server_file, n_workers, ucx_options_list))
+    process = mp.Process(target=_server_process, args=(queue, server_file, n_workers, ucx_options_list, api))
     process.start()
     return process, queue
 
 
 def run_cluster_server(
-    server_file: str | None, n_workers: int, ucx_options_list: dict[str, str] | None = None
+    server_file: str | None,
+    n_workers: int,
+    ucx_options_list: dict[str, str] | None = None,
+    api: str = "hawser.ucp",
 ) -> list[Any]:
     """Introduce `n_workers` workers to each other and give their results, ordered by rank.
 
     server_file: where to write address and port; None for the standard output.
     """
-    process, queue = _run_cluster_server(server_file, n_workers, ucx_options_list)
+    process, queue = _run_cluster_server(server_file, n_workers, ucx_options_list, api)
     # Taken before the process is joined: it ends only when its queue is read.
     results = [queue.get() for _ in range(n_workers)]
     process.join()
@@ -131,8 +141,8 @@ def _ensure_cuda_device(devices: list[int], rank: int) -> None:
 
 
 async def _connect_all(
-    rank: int, peers: dict[int, tuple[str, int]], endpoints: dict[int, ucp.Endpoint]
-) -> dict[int, ucp.Endpoint]:
+    ucp: Any, rank: int, peers: dict[int, tuple[str, int]], endpoints: dict[int, Any]
+) -> dict[int, Any]:
     """Connect to those of higher rank; those of lower rank connect to us."""
     for other in range(rank + 1, len(peers)):
         endpoints[other] = await ucp.create_endpoint(*peers[other])
@@ -141,10 +151,10 @@ async def _connect_all(
     return endpoints
 
 
-async def _work(server_info: dict[str, Any], rank: int, func: Callable[..., Any], args: Any) -> None:
-    endpoints: dict[int, ucp.Endpoint] = {}
+async def _work(ucp: Any, server_info: dict[str, Any], rank: int, func: Callable[..., Any], args: Any) -> None:
+    endpoints: dict[int, Any] = {}
 
-    async def serve(ep: ucp.Endpoint) -> None:
+    async def serve(ep: Any) -> None:
         message = bytearray(8)
         await ep.recv(message)
         endpoints[int.from_bytes(message, sys.byteorder)] = ep
@@ -152,7 +162,7 @@ async def _work(server_info: dict[str, Any], rank: int, func: Callable[..., Any]
     listener = ucp.create_listener(serve)
     server = await ucp.create_endpoint(server_info["address"], server_info["port"])
     await send_pickled_msg(server, (rank, get_address(), listener.port))
-    await _connect_all(rank, await recv_pickled_msg(server), endpoints)
+    await _connect_all(ucp, rank, await recv_pickled_msg(server), endpoints)
     result = func(rank, endpoints, args)
     if asyncio.iscoroutine(result):
         result = await result
@@ -167,14 +177,16 @@ def _worker_process(
     rank: int,
     ucx_options_list: list[dict[str, str]] | None,
     ensure_cuda_device: bool,
+    api: str,
     func: Callable[..., Any],
     args: Any,
 ) -> None:
     if ensure_cuda_device:
         _ensure_cuda_device(args.devs, rank % num_node_workers)
+    ucp = importlib.import_module(api)
     if ucx_options_list is not None:
         ucp.init(ucx_options_list[rank])
-    asyncio.run(_work(server_info, rank, func, args))
+    asyncio.run(_work(ucp, server_info, rank, func, args))
 
 
 def _run_cluster_workers(
@@ -186,6 +198,7 @@ def _run_cluster_workers(
     worker_args: Any = None,
     ucx_options_list: list[dict[str, str]] | None = None,
     ensure_cuda_device: bool = False,
+    api: str = "hawser.ucp",
 ) -> list[Any]:
     """As run_cluster_workers(), but gives the running processes at once."""
     if isinstance(server_info, str):
@@ -196,7 +209,7 @@ def _run_cluster_workers(
     processes = []
     for worker in range(num_node_workers):
         rank = node_idx * num_node_workers + worker
-        args = (server_info, num_node_workers, rank, ucx_options_list, ensure_cuda_device)
+        args = (server_info, num_node_workers, rank, ucx_options_list, ensure_cuda_device, api)
         process = mp.Process(target=_worker_process, args=(*args, worker_func, worker_args))
         process.start()
         processes.append(process)
@@ -212,6 +225,7 @@ def run_cluster_workers(
     worker_args: Any = None,
     ucx_options_list: list[dict[str, str]] | None = None,
     ensure_cuda_device: bool = False,
+    api: str = "hawser.ucp",
 ) -> None:
     """Run `worker_func(rank, endpoints, worker_args)` in the processes of one node, and wait for them.
 
@@ -229,6 +243,7 @@ def run_cluster_workers(
         worker_args,
         ucx_options_list,
         ensure_cuda_device,
+        api,
     )
     for process in processes:
         process.join()

@@ -40,15 +40,7 @@ def register_am_allocators(args: Namespace) -> None:
         ucp.register_am_allocator(on_device, "cuda")
 
 
-def _prepare(args: Namespace) -> Any:
-    """Initialise `ucp`; gives the array library."""
-    ucp.init()
-    xp = get_allocator(args.object_type, args.rmm_init_pool_size, args.rmm_managed_memory)
-    register_am_allocators(args)
-    return xp
-
-
-def _buffers(args: Namespace, xp: Any) -> Callable[[], Array]:
+def buffers(args: Namespace, xp: Any) -> Callable[[], Array]:
     """Gives what the next message is received into."""
 
     def new() -> Array:
@@ -60,32 +52,47 @@ def _buffers(args: Namespace, xp: Any) -> Callable[[], Array]:
     return lambda: same
 
 
-class UCXPyAsyncServer(BaseServer):
-    """Echoes over an Endpoint."""
+class _AsyncEnd:
+    """What both ends share."""
 
     has_cuda_support = True
+    api: Any = ucp
+    args: Namespace
+
+    def prepare(self) -> Any:
+        """Initialise the API; gives the array library."""
+        args = self.args
+        ucp.init()
+        xp = get_allocator(args.object_type, args.rmm_init_pool_size, args.rmm_managed_memory)
+        register_am_allocators(args)
+        return xp
+
+
+class UCXPyAsyncServer(_AsyncEnd, BaseServer):
+    """Echoes over an Endpoint."""
 
     async def run(self) -> None:
-        args, xp = self.args, _prepare(self.args)
+        args, xp = self.args, self.prepare()
         served: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         # A listener's callback fails in silence; who waits for the end must hear of it.
         async def serve(ep: Any) -> None:
             try:
-                await self._echo(ep, xp)
+                await self.echo(ep, xp)
                 await ep.close()
             except Exception as e:
                 served.set_exception(e)
             else:
                 served.set_result(None)
 
-        listener = ucp.create_listener(serve, args.port, endpoint_error_handling=args.error_handling)
+        listener = self.api.create_listener(serve, args.port, endpoint_error_handling=args.error_handling)
         self.queue.put(listener.port)
         await served
+        await asyncio.sleep(0)  # in which the listener's task for the client ends
         listener.close()
 
-    async def _echo(self, ep: Any, xp: Any) -> None:
-        buffer = None if self.args.enable_am else _buffers(self.args, xp)
+    async def echo(self, ep: Any, xp: Any) -> None:
+        buffer = None if self.args.enable_am else buffers(self.args, xp)
         for _ in range(self.args.n_iter + self.args.n_warmup_iter):
             if buffer is None:
                 await ep.am_send(await ep.am_recv())
@@ -105,7 +112,8 @@ class _NoKnocker:
         pass
 
 
-def _knocker(args: Namespace) -> Any:
+def knocker_for(args: Namespace) -> Any:
+    """What tells how the GIL was fought for, if that is asked for."""
     if not args.report_gil_contention:
         return _NoKnocker()
     from gilknocker import KnockKnock
@@ -114,19 +122,17 @@ def _knocker(args: Namespace) -> Any:
     return KnockKnock(polling_interval_micros=1)
 
 
-class UCXPyAsyncClient(BaseClient):
+class UCXPyAsyncClient(_AsyncEnd, BaseClient):
     """Measures over an Endpoint."""
 
-    has_cuda_support = True
-
     async def run(self) -> None:
-        args, xp = self.args, _prepare(self.args)
-        ep = await ucp.create_endpoint(self.server_address, self.port, endpoint_error_handling=args.error_handling)
-        knocker = _knocker(args)
+        args, xp = self.args, self.prepare()
+        ep = await self.api.create_endpoint(self.server_address, self.port, endpoint_error_handling=args.error_handling)
+        knocker = knocker_for(args)
         if args.cuda_profile:
             xp.cuda.profiler.start()
         knocker.start()
-        times = await self._measure(ep, xp)
+        times = await self.measure(ep, xp)
         knocker.stop()
         if args.cuda_profile:
             xp.cuda.profiler.stop()
@@ -134,9 +140,9 @@ class UCXPyAsyncClient(BaseClient):
         if args.report_gil_contention:
             self.queue.put(knocker.contention_metric)
 
-    async def _measure(self, ep: Any, xp: Any) -> list[float]:
+    async def measure(self, ep: Any, xp: Any) -> list[float]:
         out = Array(xp.ones(self.args.n_bytes, dtype="u1"))
-        buffer = None if self.args.enable_am else _buffers(self.args, xp)
+        buffer = None if self.args.enable_am else buffers(self.args, xp)
         times = []
         for _ in range(self.args.n_iter + self.args.n_warmup_iter):
             start = time.monotonic()
@@ -155,8 +161,8 @@ class UCXPyAsyncClient(BaseClient):
         print_ucx_config()
 
 
-def print_ucx_config() -> None:
+def print_ucx_config(api: Any = ucp) -> None:
     """What decides the way that messages take."""
-    config = ucp.get_config()
+    config = api.get_config()
     print_key_value("UCX_TLS", config["TLS"])
     print_key_value("UCX_NET_DEVICES", config["NET_DEVICES"])
