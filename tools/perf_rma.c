@@ -144,11 +144,7 @@ INLINE int32_t one_direction(perf_lane *l, enum perf_api api, uint64_t count)
     int32_t r;
 
     if (!l->client) {
-        r = perf_side_receive(l->from, PERF_TAG_DONE, &index, sizeof index, 0);
-        for (uint64_t i = 0; i < count; i++) {
-            perf_clock_tick(l);
-        }
-        return r;
+        return perf_side_receive(l->from, PERF_TAG_DONE, &index, sizeof index, 0);
     }
     for (uint64_t i = 0; i < count; i++) {
         if ((r = perf_window_room(&l->sends)) < 0 || (r = post_one(l, api)) < 0) {
