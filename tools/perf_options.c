@@ -174,8 +174,7 @@ static int parse_one(perf_options *o, int letter, int argc, char **argv)
     }
 }
 
-/* What follows from the options together. */
-/* What a test of remote memory access or of segments cannot do. */
+/* What a test cannot do. */
 static int check_test(const perf_options *o)
 {
     const perf_params *p = &o->params;
@@ -190,6 +189,10 @@ static int check_test(const perf_options *o)
         tool_error("perf: remote memory access is not for 0 bytes, --raw or -E sleep");
         return TOOL_USAGE;
     }
+    if (api == PERF_STREAM && bytes == 0) {
+        tool_error("perf: a stream has no messages: nothing would be sent of 0 bytes");
+        return TOOL_USAGE;
+    }
     if (api == PERF_MULTI && (o->raw || p->iov != 0)) {
         tool_error("perf: multi-buffer messages are not for --raw or -D");
         return TOOL_USAGE;
@@ -197,6 +200,7 @@ static int check_test(const perf_options *o)
     return 0;
 }
 
+/* What follows from the options together. */
 static int conclude(perf_options *o, int argc, char **argv)
 {
     perf_params *p = &o->params;
@@ -215,8 +219,8 @@ static int conclude(perf_options *o, int argc, char **argv)
         tool_error("perf: -l goes with one thread");
         return TOOL_USAGE;
     }
-    if (o->pause_us != 0 && !perf_tests[p->test].ping_pong) {
-        tool_error("perf: --pause is for the tests of latency");
+    if (o->pause_us != 0 && (!perf_tests[p->test].ping_pong || o->loopback || o->rounds != 0)) {
+        tool_error("perf: --pause is for the tests of latency, without -l or --compare");
         return TOOL_USAGE;
     }
     if (p->window == 0) {

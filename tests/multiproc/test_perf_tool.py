@@ -67,6 +67,18 @@ class Perf(unittest.TestCase):
         self.assertEqual(got.returncode, 2)
         self.assertIn("-R", got.stderr)
 
+    def test_what_would_measure_something_else(self) -> None:
+        for words in (
+            ["-l", "-t", "tag_lat", "--pause", "10"],
+            ["--compare", "1", "-t", "tag_lat", "--pause", "10"],
+            ["--self", "-t", "tag_bw", "--pause", "10"],
+            ["--self", "-t", "stream_lat", "-s", "0"],
+            ["-l", "-t", "stream_bw", "-s", "0"],
+        ):
+            got = subprocess.run([PROGRAM, "perf", "-n", "10", *words], capture_output=True, text=True, timeout=60)
+            self.assertEqual(got.returncode, 2, words)
+            print(f"ok: {words}: {got.stderr.strip()}")
+
 
 if __name__ == "__main__":
     sys.exit(not unittest.main(exit=False).result.wasSuccessful())
