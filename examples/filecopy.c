@@ -10,6 +10,7 @@
  */
 #include <hawser.h>
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -118,12 +119,12 @@ static void set_handler(struct copy *c, uint32_t id, hws_event_fn callback)
     check(hws_am_handler(c->worker, id, &opts), "setting a handler");
 }
 
-/* The peer left, or was lost. */
+/* The peer left, or was lost. Who else comes and goes meanwhile is none of this copy's. */
 static void on_endpoint(void *arg, const hws_event *event)
 {
     struct copy *c = arg;
 
-    if (event->kind == HWS_EVENT_DISCONNECTED && c->failure == 0) {
+    if (event->kind == HWS_EVENT_DISCONNECTED && event->source == c->endpoint && c->failure == 0) {
         c->failure = event->status < 0 ? event->status : HWS_E_PEER_CLOSED;
     }
 }
@@ -143,10 +144,14 @@ static void create(struct copy *c)
     int fd = open(c->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     off_t size = (off_t)c->file.size;
 
-    if (fd < 0 || ftruncate(fd, size) != 0) {
+    if (fd < 0) {
         die(c->path);
     }
     if (size != 0) {
+        /* The room is taken now: a mapped file that finds none later ends the process (SIGBUS). */
+        if ((errno = posix_fallocate(fd, 0, size)) != 0) {
+            die(c->path);
+        }
         c->memory =
             mmap(NULL, c->file.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
         if (c->memory == MAP_FAILED) {
@@ -162,12 +167,15 @@ static void on_file(void *arg, const hws_event *event)
     struct copy *c = arg;
     const hws_am_detail *message = event->detail;
 
-    if (event->status < 0 || message->header_length != sizeof c->file || c->memory != NULL) {
+    if (event->status < 0 || message->header_length != sizeof c->file) {
+        return;
+    }
+    if (c->endpoint != 0) { /* one file only: whoever else has one is turned away */
+        hws_close(message->endpoint);
         return;
     }
     memcpy(&c->file, message->header, sizeof c->file);
     c->endpoint = message->endpoint;
-    c->failure = 0; /* of whoever came before and left */
     create(c);
     tell(c, STATE_READY);
 }

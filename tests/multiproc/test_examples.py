@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 FOLDER = os.path.join(os.environ.get("HAWSER_BUILD_DIR", "build"), "examples")
@@ -68,6 +71,45 @@ class Examples(unittest.TestCase):
                 self.assertIn("tcp" if way else "sysv", said)
                 with open(source, "rb") as one, open(copy, "rb") as other:
                     self.assertEqual(one.read(), other.read())
+
+    def test_others_while_a_file_is_copied(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            source, copy, size = os.path.join(folder, "source"), os.path.join(folder, "copy"), 256 << 20
+            with open(source, "wb") as file:
+                file.truncate(size)
+            receiver, port = self.serve("filecopy", "receive", "0", copy)
+            sender = self.started("filecopy", "send", "127.0.0.1", port, source, "tcp")
+            deadline = time.monotonic() + PATIENCE
+            while not (os.path.exists(copy) and os.path.getsize(copy) == size) and time.monotonic() < deadline:
+                time.sleep(0.0005)
+            sender.send_signal(signal.SIGSTOP)
+            try:
+                self.assertIn("the peer said goodbye", self.refused("filecopy", "send", "127.0.0.1", port, source))
+            finally:
+                sender.send_signal(signal.SIGCONT)
+            self.assertIn("verified", self.output(sender))
+            self.assertIn("verified", self.output(receiver))
+
+    def test_a_disk_without_room(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            source, small = os.path.join(folder, "source"), os.path.join(folder, "small")
+            with open(source, "wb") as file:
+                file.truncate(8 << 20)
+            os.mkdir(small)
+            own = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+            mount = f"mount -t tmpfs -o size=1m none {small}"
+            if shutil.which("unshare") is None or subprocess.run([*own, mount], capture_output=True).returncode != 0:
+                self.skipTest("no file system of our own can be mounted here")
+            receive = f"{mount} && exec {os.path.abspath(FOLDER)}/filecopy receive 0 {small}/copy"
+            with subprocess.Popen(
+                [*own, receive], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            ) as receiver:
+                self.addCleanup(receiver.kill)
+                _, port = receiver.stdout.readline().split()
+                self.refused("filecopy", "send", "127.0.0.1", port, source, "tcp")
+                _, complaint = receiver.communicate(timeout=PATIENCE)
+            self.assertEqual(receiver.returncode, 1, complaint)
+            self.assertIn("No space left", complaint)
 
     def test_key_value_server(self) -> None:
         server, port = self.serve("kv", "serve", "0")
