@@ -11,9 +11,11 @@ PyTypeObject *add_type(PyObject *module, const char *name, PyType_Spec *spec)
     return (PyTypeObject *)(void *)type;
 }
 
-PyMODINIT_FUNC PyInit__core(void)
+/* A module that is created anew. */
+static PyObject *create(void)
 {
-    static PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "hawser._core", .m_size = -1};
+    /* No size of -1: other interpreters would get a copy of the module, and nobody would be asked. */
+    static PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "hawser._core", .m_size = 0};
     PyObject *m = PyModule_Create(&definition);
 
     if (m == NULL || PyModule_AddFunctions(m, functions) < 0 ||
@@ -28,4 +30,21 @@ PyMODINIT_FUNC PyInit__core(void)
         return NULL;
     }
     return m;
+}
+
+/* Types, exceptions and functions of Python are kept once for the process, and belong to the interpreter that they
+ * come from: another one would be given its objects, and go on using them when that one is gone. */
+PyMODINIT_FUNC PyInit__core(void)
+{
+    static PyObject *module; /* of the main interpreter, whose id is 0 */
+
+    if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
+        PyErr_SetString(PyExc_ImportError,
+                        "hawser works in the main interpreter only, not in a subinterpreter");
+        return NULL;
+    }
+    if (module == NULL) {
+        module = create();
+    }
+    return Py_XNewRef(module);
 }

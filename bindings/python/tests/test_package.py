@@ -100,3 +100,35 @@ def test_perf_of_a_peer_that_is_not_there():
     command = [sys.executable, "-m", "hawser", "perf", "--peers", "carrier-pigeon"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and "carrier-pigeon: no such peer" in done.stderr
+
+
+@pytest.mark.parametrize("first", ["", "import hawser"])
+def test_other_interpreters_are_refused(first):
+    """Whether or not the main one has it already; and that one can use it after."""
+    pytest.importorskip("_xxsubinterpreters", reason="this Python has no such module")
+    program = f"""
+import _xxsubinterpreters as interpreters
+{first}
+other = interpreters.create()
+for _ in range(2):
+    try:
+        interpreters.run_string(other, "import hawser.sync")
+    except interpreters.RunFailedError as e:
+        print(e)
+interpreters.destroy(other)
+import hawser.sync
+hawser.Context().close()
+"""
+    # From 3.12 on Python itself may refuse first.
+    refusals = "works in the main interpreter only|does not support loading in subinterpreters"
+    assert len(re.findall(refusals, run(sys.executable, "-c", program))) == 2
+
+
+def test_a_second_import_gives_the_same_core():
+    program = """
+import sys, hawser._core as one
+del sys.modules["hawser._core"], one.__spec__
+import importlib
+assert importlib.import_module("hawser._core") is one
+"""
+    run(sys.executable, "-c", program)
