@@ -113,7 +113,9 @@ int tool_stats(int argc, char **argv)
     while ((code = once(&o)) == TOOL_OK && o.watch != 0) {
         struct timespec t = {.tv_sec = o.watch};
 
-        fflush(stdout);
+        if (fflush(stdout) != 0) { /* which main() says */
+            break;
+        }
         nanosleep(&t, NULL);
     }
     return code;

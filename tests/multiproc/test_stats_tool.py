@@ -38,6 +38,19 @@ class Stats(unittest.TestCase):
             server.wait()
         self.assertEqual(stats(str(server.pid)).returncode, 1)
 
+    def test_watching_into_a_full_disk(self) -> None:
+        server = subprocess.Popen([PROGRAM, "perf", "-p", "0", "-E", "sleep"], stdout=subprocess.PIPE, text=True)
+        try:
+            server.stdout.readline()  # it listens
+            with open("/dev/full", "w") as full:
+                watch = [PROGRAM, "stats", "--watch", "1", str(server.pid)]
+                got = subprocess.run(watch, stdout=full, stderr=subprocess.PIPE, text=True, timeout=20)
+            self.assertEqual(got.returncode, 1)
+            self.assertIn("output could not be written", got.stderr)
+        finally:
+            server.kill()
+            server.communicate()
+
     def test_what_is_no_process(self) -> None:
         for arguments, code, words in (
             ([], 2, "one process id"),
