@@ -1,5 +1,6 @@
 """The package itself: types, the command line, the example of the README."""
 
+import os
 import re
 import subprocess
 import sys
@@ -83,6 +84,21 @@ def test_info():
 def test_perf():
     text = run(sys.executable, "-m", "hawser", "perf", "--sizes", "8,1000", "--seconds", "0.1")
     assert re.search(r"^ +8 +[\d.]+", text, re.M) and re.search(r"^ +1000 +[\d.]+", text, re.M)
+
+
+@pytest.mark.parametrize("name", ["missing/plot.png", "plot.unknown", "."])
+def test_no_plot_is_refused_before_anything_is_measured(tmp_path, name):
+    command = [sys.executable, "-m", "hawser", "perf", "--seconds", "100", "--plot", tmp_path / name]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_what_fails_is_said_in_one_line():
+    environment = {**os.environ, "HAWSER_UCX": "/nonexistent"}
+    command = [sys.executable, "-m", "hawser", "info"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("hawser: NO_UCX")
 
 
 def test_perf_plot(tmp_path):

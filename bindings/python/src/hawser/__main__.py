@@ -65,6 +65,9 @@ def main(argv: list[str] | None = None) -> int:
         # Whoever read has seen enough; nothing can be written at the end either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except (hawser.HawserError, OSError) as e:
+        print(f"hawser: {e}", file=sys.stderr)
+        return 1
     return result
 
 

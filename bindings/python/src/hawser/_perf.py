@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from ._perf_pair import Pair
@@ -61,7 +63,7 @@ def _sweep(names: list[str], sizes: list[int], seconds: float) -> dict[str, list
                     times.append(pair.half_round_trip(size, seconds))
                 results[name] = times
             except (EOFError, OSError) as e:
-                print(f"{name} failed: {e or 'an end is gone'}", file=sys.stderr)
+                print(f"{name} failed: {str(e) or 'an end is gone'}", file=sys.stderr)
             finally:
                 if pair is not None:
                     pair.close()
@@ -73,6 +75,20 @@ def _table(results: dict[str, list[float]], sizes: list[int]) -> None:
     for i, size in enumerate(sizes):
         cells = (f" {times[i] * 1e6:12.2f} {size / times[i] / 1e6:9.1f}" for times in results.values())
         print(f"{size:12}" + "".join(cells), flush=True)
+
+
+def _unfit(path: str) -> str:
+    """Why no plot can be written to a file; "" if it can. To be asked before anything is measured."""
+    from matplotlib.figure import Figure
+
+    suffix = Path(path).suffix.lower().removeprefix(".") or "png"
+    known = Figure().canvas.get_supported_filetypes()
+    if suffix not in known:
+        return f"{path}: no format of plots; known are {', '.join(sorted(known))}"
+    directory = Path(path).absolute().parent
+    if Path(path).is_dir() or not os.access(path if Path(path).exists() else directory, os.W_OK):
+        return f"{path}: cannot be written"
+    return ""
 
 
 def _plot(results: dict[str, list[float]], sizes: list[int], path: str) -> None:
@@ -110,6 +126,9 @@ def perf(args: argparse.Namespace) -> int:
             import matplotlib  # noqa: F401
         except ImportError:
             print("--plot needs matplotlib: pip install hawser-ucx[bench]", file=sys.stderr)
+            return 2
+        if unfit := _unfit(args.plot):
+            print(unfit, file=sys.stderr)
             return 2
         for reason in [] if args.peers else missing:
             print(f"left out: {reason}", file=sys.stderr)
