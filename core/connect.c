@@ -85,7 +85,7 @@ void hws__dial(struct hws__endpoint *ep)
 /* UCX says that a raw endpoint is connected by completing a flush. */
 static void raw_connected(struct hws__endpoint *ep, ucs_status_t status)
 {
-    if (status == UCS_OK && ep->phase == HWS__PHASE_HELLO) {
+    if (status == UCS_OK && ep->phase == HWS__PHASE_HELLO && !ep->failed) {
         hws__endpoint_opened(ep);
     } else {
         hws__endpoint_attend(ep);

@@ -434,6 +434,7 @@ struct ucx_flush {
     struct hws__list link; /* hws__uworker.flushes */
     struct hws__endpoint *ep;
     struct hws__uworker *uworker;
+    ucp_ep_h ucx;
     void (*then)(struct hws__endpoint *, ucs_status_t);
 };
 
@@ -442,7 +443,8 @@ static void end_flush(struct ucx_flush *f, ucs_status_t status)
     hws__list_remove(&f->link);
     f->ep->ucx_flushes--;
     f->ep->worker->pending_ucx--;
-    f->then(f->ep, status);
+    /* Of a dial that was given up it says nothing: UCX's endpoint is cut later than Hawser's. */
+    f->then(f->ep, f->ucx == f->ep->ucx ? status : UCS_ERR_CANCELED);
     free(f);
 }
 
@@ -477,7 +479,7 @@ int32_t hws__endpoint_ucx_flush(struct hws__endpoint *ep,
     if (f == NULL) {
         return HWS_E_NO_MEMORY;
     }
-    *f = (struct ucx_flush){.ep = ep, .uworker = ep->uworker, .then = then};
+    *f = (struct ucx_flush){.ep = ep, .uworker = ep->uworker, .ucx = ep->ucx, .then = then};
     r = hws__ucx.ucp_ep_flush_nbx(ep->ucx, &p);
     if (!UCS_PTR_IS_PTR(r)) {
         free(f);

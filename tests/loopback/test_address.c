@@ -506,6 +506,35 @@ CASE(hello_that_is_aborted)
     }
 }
 
+/* The peer answers when the dial was given up already, and UCX's endpoint not yet. */
+CASE(raw_answer_that_comes_too_late)
+{
+    hws_endpoint_opts raw = {.struct_size = sizeof(raw), .flags = HWS_ENDPOINT_RAW};
+    hws_id endpoint = 0, op = 0;
+    t_pair pair;
+
+    t_pair_listen(&pair, NULL);
+    for (int steps = 0; steps < 400; steps++) {
+        bytes b = address_of(pair.worker[1], 0);
+        int32_t status;
+
+        CHECK_OK(hws_connect_address(pair.worker[0], b.data, b.length, &raw, NULL, &endpoint, &op));
+        for (int i = 0; i < steps % 40; i++) {
+            hws_worker_progress(pair.worker[i % 2]);
+        }
+        hws_cancel(op);
+        for (int i = 0; i < 20; i++) {
+            hws_worker_progress(pair.worker[1]);
+            hws_worker_progress(pair.worker[0]);
+        }
+        status = WAIT(&pair, op).status;
+        CHECK(status == HWS_OK || status == HWS_E_CANCELED);
+        CHECK_OK(hws_close(endpoint));
+        UNTIL(&pair, hws_kind(endpoint) < 0);
+    }
+    t_pair_close(&pair);
+}
+
 CASE(blobs)
 {
     static const hws_blob_item items[] = {{7, "remote key", 10}, {8, NULL, 0}, {9, "x", 1}};
