@@ -95,10 +95,28 @@ static void tell_op(struct hws__worker *w, struct hws__list *n)
     hws__op_tell(hws__container(n, struct hws__op, match));
 }
 
+/* An object's CLOSED is its last event: callbacks of its operations that are still to come go before. */
+static bool is_too_early(const struct hws__worker *w, const struct hws__notice *t)
+{
+    if (t->event.kind != HWS_EVENT_CLOSED) {
+        return false;
+    }
+    for (const struct hws__list *n = w->ready_ops.next; n != &w->ready_ops; n = n->next) {
+        if (hws__container(n, struct hws__op, match)->source == t->event.source) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void tell_notice(struct hws__worker *w, struct hws__list *n)
 {
     struct hws__notice *t = hws__container(n, struct hws__notice, link);
 
+    if (is_too_early(w, t)) {
+        hws__list_append(&w->ready, n);
+        return;
+    }
     if (t->event.kind != HWS_EVENT_AM || hws__am_due(w, t)) {
         HWS__COUNT(w, events, 1);
         hws__call(t->callback, t->callback_arg, &t->event);

@@ -250,4 +250,53 @@ CASE_BOTH(other_threads_get_the_worker)
     close_flood(&f);
 }
 
+/* ---- An endpoint's CLOSED ---------------------------------------------------------------------- */
+
+struct ends {
+    hws_id endpoint;
+    int ended, closed, last; /* `last`: operations that had ended when CLOSED came */
+};
+
+static void slow_end(void *arg, const hws_event *event)
+{
+    struct ends *e = arg;
+
+    CHECK_EQ(event->status, HWS_E_CANCELED);
+    t_sleep(T_MS);
+    e->ended++;
+}
+
+static void saw(void *arg, const hws_event *event)
+{
+    struct ends *e = arg;
+
+    if (event->kind == HWS_EVENT_CLOSED && event->source == e->endpoint) {
+        e->closed++;
+        e->last = e->ended;
+    }
+}
+
+/* It is the last of the endpoint's events, although the callbacks of its operations fill more than one round. */
+CASE_BOTH(closed_comes_after_all_operations)
+{
+    t_pair_opts opts = {.endpoint_flags = flags};
+    struct ends e = {0};
+    hws_op_opts told = {.struct_size = sizeof(told), .callback = slow_end, .callback_arg = &e};
+    static uint64_t in[100];
+    t_pair pair;
+
+    t_pair_open(&pair, &opts);
+    e.endpoint = pair.endpoint[1];
+    pair.record[1].then = saw;
+    pair.record[1].then_arg = &e;
+    for (int i = 0; i < 100; i++) {
+        CHECK_OK(hws_tag_recv(e.endpoint, &in[i], sizeof(in[i]), 1, UINT64_MAX, &told, NULL));
+    }
+    CHECK_OK(hws_abort(e.endpoint));
+    UNTIL(&pair, e.closed != 0 && e.ended == 100);
+    CHECK_EQ(e.closed, 1);
+    CHECK_EQ(e.last, 100);
+    t_pair_close(&pair);
+}
+
 CASES_MAIN
