@@ -370,6 +370,17 @@ async def test_what_was_sent_waits_for_a_peer_that_is_busy(n):
         assert await asyncio.to_thread(pipe.recv) == n
 
 
+async def test_a_close_that_is_cancelled_goes_on():
+    """As over tcp, where the kernel has what was written."""
+    async with comm_pair() as (a, b):
+        await a.write({"x": to_serialize(np.ones(1_000_000, "u1"))})
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(a.close(), 0.2)
+        assert a.closed() and not b.closed()
+        assert (await b.read())["x"].sum() == 1_000_000
+        await until(b.closed)
+
+
 def _be_busy(pipe, n):
     async def handle(comm):
         pipe.send("connected")

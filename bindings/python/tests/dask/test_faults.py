@@ -251,3 +251,38 @@ async def test_closing_does_not_wait_for_a_peer_that_computes():
         assert time.monotonic() - began < 5, "closing waited as long as it may"
         await until(pipe.poll)
         assert pipe.recv() == ["first", "last"]
+
+
+LEAVING = """
+import os, signal, sys
+from distributed import Client, fire_and_forget
+
+client = Client(scheduler_file=sys.argv[1])
+os.kill(int(sys.argv[2]), signal.SIGSTOP)
+for _ in range(20):
+    fire_and_forget(client.submit(len, os.urandom(int(sys.argv[3])), pure=False))
+"""
+
+
+@pytest.mark.parametrize("n", [10, 100_000])
+def test_a_program_ends_although_the_scheduler_is_stopped(n, tmp_path):
+    """It has not closed its client: Dask does not wait for its minute, and what was not sent yet gets there."""
+    file = tmp_path / "scheduler.json"
+    command = ["-m", "distributed.cli.dask_scheduler", "--protocol", "ucx", "--port", "0", "--no-dashboard"]
+    scheduler = subprocess.Popen([sys.executable, *command, "--scheduler-file", file])
+    try:
+        while not file.exists():
+            time.sleep(0.1)
+        program = [sys.executable, "-c", LEAVING, file, str(scheduler.pid), str(n)]
+        with subprocess.Popen(program, stderr=subprocess.PIPE, text=True) as leaving:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                leaving.wait(8)
+            scheduler.send_signal(signal.SIGCONT)
+            assert leaving.wait(30) == 0
+            assert "TimeoutError" not in leaving.stderr.read()
+        if n > 10:  # the rest is in UCX's hands when Python ends
+            with Client(scheduler_file=str(file), timeout=30) as client:
+                assert client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) == 20
+    finally:
+        scheduler.kill()
+        scheduler.wait()

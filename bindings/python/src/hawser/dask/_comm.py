@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import functools
 import logging
+import threading
 import weakref
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from distributed.comm.core import Comm, CommClosedError
@@ -30,14 +32,30 @@ NO_SPLIT = 1 << 62
 BATCH_COPIED = 4 << 20
 # For the peer's answer to a goodbye, where nothing else is on its way.
 GOODBYE_SECONDS = 5.0
+# For each of these when Python ends. An open client has 3 s then, and closes its connections one after the other.
+ENDING_SECONDS = 1.0
 
 
 def _finalize(endpoint: hawser.Endpoint, lender: _direct.Lender | None, description: str) -> None:
     if endpoint.connected:
         log.warning("closing a connection that nobody closed: %s", description)
+    _abort(endpoint, lender)
+
+
+def _abort(endpoint: hawser.Endpoint, lender: _direct.Lender | None) -> None:
     if lender is not None:
         lender.revoke()
     endpoint.abort()
+
+
+def _leave(endpoint: hawser.Endpoint, lender: _direct.Lender | None) -> None:
+    """Close a connection whose comm let it go, with nobody waiting for that."""
+    if lender:
+        lender.linger(close_timeout())
+    else:
+        if lender is not None:
+            lender.revoke()
+        endpoint.close()
 
 
 class HawserComm(Comm):
@@ -200,13 +218,13 @@ class HawserComm(Comm):
 
     async def close(self) -> None:
         """Send what is left, say goodbye and close; bounded by `distributed.comm.ucx.close-timeout`, and by less where
-        nothing is left."""
-        busy = bool(self._lender) or self._unsent > 0
+        nothing is left. It goes on without the caller when it is cancelled, as over tcp, and when Python ends."""
+        seconds, at_the_end = self._patience()
         endpoint, lender = self._let_go()
         if endpoint is None:
             return
         try:
-            async with asyncio.timeout(close_timeout() if busy else GOODBYE_SECONDS):
+            async with asyncio.timeout(seconds):
                 if lender is not None:
                     if lender:
                         await lender.idle()
@@ -214,12 +232,17 @@ class HawserComm(Comm):
                 await endpoint.close()
         except hawser.HawserError:
             log.debug("closing %r", self, exc_info=True)
-        except BaseException as e:
-            if lender is not None:
-                lender.revoke()
-            endpoint.abort()
-            if not isinstance(e, TimeoutError):
-                raise
+        except TimeoutError:
+            at_the_end(endpoint, lender)
+        except BaseException:
+            _leave(endpoint, lender)
+            raise
+
+    def _patience(self) -> tuple[float, Callable[[hawser.Endpoint, _direct.Lender | None], None]]:
+        """For how many seconds close() waits, and what is done then."""
+        if not threading.main_thread().is_alive():  # what is on its way is waited for as the workers are closed
+            return ENDING_SECONDS, _leave
+        return close_timeout() if self._lender or self._unsent else GOODBYE_SECONDS, _abort
 
     def abort(self) -> None:
         """Close without waiting. What write() took still goes to the peer, as the kernel sends on what tcp took; a
@@ -228,24 +251,20 @@ class HawserComm(Comm):
             self._cut()
             return
         endpoint, lender = self._let_go()
-        if lender:
-            lender.linger(close_timeout())
-        elif endpoint is not None:
-            if lender is not None:
-                lender.revoke()
-            endpoint.close()
+        if endpoint is not None:
+            _leave(endpoint, lender)
 
     def _cut(self) -> None:
         """Close at once: what is on its way is lost, and the peer sees a failure."""
         endpoint, lender = self._let_go()
-        if lender is not None:
-            lender.revoke()
         if endpoint is not None:
-            endpoint.abort()
+            _abort(endpoint, lender)
 
     def _let_go(self) -> tuple[hawser.Endpoint | None, _direct.Lender | None]:
         """It is closed from here on; who is given these ends them."""
         found = self._endpoint, self._lender
+        if self._endpoint is not None and self._unsent:
+            _direct.parting[id(self._endpoint)] = self._endpoint
         self._endpoint = self._lender = None
         self._finalizer.detach()
         return found

@@ -149,6 +149,8 @@ _marks = _Marks()
 _lenders: weakref.WeakValueDictionary[int, Lender] = weakref.WeakValueDictionary()
 # Those of connections that are closed here, but whose peers still read.
 _lingering: set[Lender] = set()
+# Those that had something to send when their comms let them go.
+parting: weakref.WeakValueDictionary[int, hawser.Endpoint] = weakref.WeakValueDictionary()
 
 
 class Lender:
@@ -278,11 +280,17 @@ class Lender:
             self._endpoint.close()
 
 
+def _on_its_way(worker: hawser.Worker) -> bool:
+    """Whether closed comms of the worker have left something that peers are still to get."""
+    endpoints = [ref() for ref in parting.valuerefs()]
+    return any(e is not None and e.worker is worker and e._state != "closed" and e._error is None for e in endpoints)
+
+
 def settle(worker: hawser.Worker, seconds: float) -> None:
-    """Before a worker is closed whose loop runs no more: have the peers read what closed comms have lent, and take back
-    all the rest."""
+    """Before a worker is closed whose loop runs no more: have the peers get what closed comms have lent or not sent,
+    and take back all the rest."""
     end = time.monotonic() + seconds
-    while any(lender.of(worker) for lender in list(_lingering)) and (left := end - time.monotonic()) > 0:
+    while _on_its_way(worker) and (left := end - time.monotonic()) > 0:
         worker._wait(min(left, 0.1))
     for lender in [ref() for ref in _lenders.valuerefs()]:
         if lender is not None and lender.of(worker):

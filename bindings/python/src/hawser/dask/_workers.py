@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 
 import hawser
 from hawser import _worker
 
 from . import _direct
-from ._config import context_options, prepare_cuda, prepare_rmm, progress_mode, refuse_unusable, refuse_wrong_values
+from ._config import (
+    close_timeout,
+    context_options,
+    prepare_cuda,
+    prepare_rmm,
+    progress_mode,
+    refuse_unusable,
+    refuse_wrong_values,
+)
 from ._usable import missing_transports, reason
 
 _lock = threading.Lock()
@@ -85,7 +94,8 @@ def _sweep() -> None:
 
 
 def _close(worker: hawser.Worker, seconds: float) -> None:
-    _direct.settle(worker, seconds)
+    """What was written has the time that closing a comm gives it; peers that do not answer have `seconds`."""
+    _direct.settle(worker, close_timeout())
     worker.close_wait(seconds)
 
 
@@ -95,7 +105,8 @@ def _close_all() -> None:
             _close(worker, 1.0)
         _workers.clear()
         for context in _contexts.values():
-            context.close(1.0)
+            with contextlib.suppress(hawser.TimedOutError):  # it goes on closing
+                context.close(1.0)
         _contexts.clear()
         _settings.clear()
 
