@@ -530,13 +530,25 @@ void hws__endpoint_close(struct hws__endpoint *ep)
     }
 }
 
+/* Looks at what a dead peer has left, each takes up to 16 messages. */
+#define LEFT_MAX 10000
+
+/* The connection is lost, which TCP tells. What the peer had written to shared memory before is still there. */
+static void read_what_is_left(struct hws__endpoint *ep)
+{
+    if (ep->uworker == NULL || (ep->upgrade.line == NULL && !ep->uworker->shm)) {
+        return;
+    }
+    for (int i = 0; i < LEFT_MAX && hws__ucx.ucp_worker_progress(ep->uworker->ucx) != 0; i++) {}
+}
+
 /* UCX reported an error. */
 static void ucx_failed(struct hws__endpoint *ep)
 {
     int32_t status = hws__from_ucx(ep->ucx_status);
 
     ep->ucx_error = false;
-    hws__upgrade_drain(ep);
+    read_what_is_left(ep);
     if (ep->phase == HWS__PHASE_HELLO && !ep->server && !ep->failed) {
         hws__dial_failed(ep, status);
         return;

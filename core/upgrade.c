@@ -11,9 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Looks at what a dead peer has left, each takes up to 16 messages. */
-#define DRAIN_MAX 10000
-
 bool hws__upgrade_wanted(const struct hws__endpoint *ep)
 {
     return ep->worker->context->upgrades && !ep->server && !ep->raw && !ep->tcp;
@@ -198,12 +195,4 @@ void hws__upgrade_end(struct hws__endpoint *ep)
     if (u != NULL) {
         hws__spares_return(ep->worker, u);
     }
-}
-
-void hws__upgrade_drain(struct hws__endpoint *ep)
-{
-    if (ep->upgrade.line == NULL || ep->uworker == NULL) {
-        return;
-    }
-    for (int i = 0; i < DRAIN_MAX && hws__ucx.ucp_worker_progress(ep->uworker->ucx) != 0; i++) {}
 }

@@ -56,7 +56,5 @@ bool hws__upgrade_welcome(struct hws__endpoint *ep, const void *address, uint64_
 void hws__upgrade_step(struct hws__endpoint *ep);
 /** Give back what a dial still holds. */
 void hws__upgrade_end(struct hws__endpoint *ep);
-/** The line is lost: take what the peer had written before it died. Outside UCX callbacks. */
-void hws__upgrade_drain(struct hws__endpoint *ep);
 
 #endif

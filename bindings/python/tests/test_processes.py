@@ -4,6 +4,7 @@ TIMEOUT: 180
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
@@ -104,6 +105,53 @@ def receiver(pipe):
                     await endpoint.recv(into, 1)
 
     asyncio.run(main())
+
+
+def counting_server(pipe, transports):
+    async def main():
+        context = hawser.Context(config={"TLS": transports})
+        with hawser.listen(host="127.0.0.1", worker=hawser.Worker(context)) as listener:
+            pipe.send(listener.port)
+            endpoint = await listener.accept()
+            await endpoint.send(b"welcome")
+            count = 0
+            with contextlib.suppress(ConnectionResetError):
+                while True:
+                    await endpoint.recv_am()
+                    count += 1
+            pipe.send(count)
+
+    asyncio.run(main())
+
+
+def sender_that_is_killed(pipe, transports):
+    async def main():
+        context = hawser.Context(config={"TLS": transports})
+        endpoint = await hawser.connect("127.0.0.1", pipe.recv(), worker=hawser.Worker(context))
+        await endpoint.recv()
+        pipe.send("connected")
+        pipe.recv()
+        for _ in range(20):
+            await endpoint.send_am(b"message")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    asyncio.run(main())
+
+
+def test_what_was_sent_before_the_sender_was_killed(transports):
+    """It arrives, as over TCP, although the receiver hears of the end first."""
+    with (
+        other_process(counting_server, transports) as (pipe, server),
+        other_process(sender_that_is_killed, transports) as (to, sender),
+    ):
+        to.send(pipe.recv())
+        assert to.recv() == "connected"
+        os.kill(server.pid, signal.SIGSTOP)
+        to.send("now")
+        sender.join(30)
+        assert sender.exitcode == -signal.SIGKILL
+        os.kill(server.pid, signal.SIGCONT)
+        assert pipe.recv() == 20
 
 
 async def test_the_end_is_told_after_a_send_was_refused():

@@ -485,7 +485,7 @@ class Listener(Unique):
         await self.close()
 
     def __del__(self, _warn: Any = warnings.warn, _close: Any = _core.close) -> None:
-        if self._state == "open":
+        if getattr(self, "_state", "") == "open":
             _warn(f"unclosed listener {self.id:#x}", ResourceWarning, source=self, stacklevel=1)
             with contextlib.suppress(_errors.HawserError):
                 _close(self.id)

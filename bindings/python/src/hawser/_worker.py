@@ -292,7 +292,7 @@ class Worker(_core.Worker):
         await self.close()
 
     def __del__(self, _warn: Any = warnings.warn) -> None:
-        if self._state == "open":
+        if getattr(self, "_state", "") == "open":
             _warn(f"unclosed worker {self.id:#x}", ResourceWarning, source=self, stacklevel=1)
 
     def __repr__(self) -> str:

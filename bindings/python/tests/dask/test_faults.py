@@ -280,9 +280,8 @@ def test_a_program_ends_although_the_scheduler_is_stopped(n, tmp_path):
             scheduler.send_signal(signal.SIGCONT)
             assert leaving.wait(30) == 0
             assert "TimeoutError" not in leaving.stderr.read()
-        if n > 10:  # the rest is in UCX's hands when Python ends
-            with Client(scheduler_file=str(file), timeout=30) as client:
-                assert client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) == 20
+        with Client(scheduler_file=str(file), timeout=30) as client:
+            assert client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) == 20
     finally:
         scheduler.kill()
         scheduler.wait()
