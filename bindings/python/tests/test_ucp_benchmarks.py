@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from benchmark_support import PIPES, check_that_one_end_dies
 from ucp.benchmarks.backends.base import BaseClient, BaseServer
 from ucp.benchmarks.backends.ucp_async import UCXPyAsyncClient, UCXPyAsyncServer
 from ucp.benchmarks.backends.ucp_core import UCXPyCoreClient, UCXPyCoreServer, WireupMessage
@@ -15,7 +16,6 @@ from ucp.benchmarks.send_recv import _get_backend_implementation, parse_args
 from ucp_support import event_loop_policy, fresh_ucp  # noqa: F401
 
 BENCHMARK = [sys.executable, "-m", "ucp.benchmarks.send_recv"]
-PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
 WITH_TORNADO = pytest.param(
     "tornado", marks=pytest.mark.skipif(importlib.util.find_spec("tornado") is None, reason="needs tornado")
 )
@@ -139,18 +139,4 @@ def test_the_two_ends_by_themselves(backend):
 @pytest.mark.parametrize("dies", ["client", "server"])
 def test_one_end_dies(backend, dies):
     options = ["-n", "8", "-l", backend, "--n-iter", "100000000" if backend == "ucp-async" else "400000"]
-    with subprocess.Popen([*BENCHMARK, *options, "--server-only"], **PIPES) as server:
-        try:
-            port = server.stdout.readline().rpartition(":")[2].strip()
-            with subprocess.Popen([*BENCHMARK, *options, "--client-only", "-p", port], **PIPES) as client:
-                try:
-                    with pytest.raises(subprocess.TimeoutExpired):
-                        client.wait(2)
-                    killed, left = (client, server) if dies == "client" else (server, client)
-                    killed.kill()
-                    assert left.wait(20) != 0
-                    assert "UCX" in left.stderr.read()
-                finally:
-                    client.kill()
-        finally:
-            server.kill()
+    check_that_one_end_dies(BENCHMARK, options, dies, "UCX")

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from ucp_support import mp
+from ucxx_support import fresh_ucxx  # noqa: F401
 
 from hawser import ucxx
 from hawser.ucxx._lib_async import Endpoint
@@ -16,14 +17,6 @@ from hawser.ucxx._lib_async.utils_test import captured_logger, compute_timeouts,
 from hawser.ucxx.types import Tag
 
 SIZES = [1, 4096, 1 << 20]
-
-
-@pytest.fixture(autouse=True)
-def fresh_ucxx():
-    ucxx.reset()
-    yield
-    gc.collect()
-    ucxx.reset()
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from benchmark_support import check_that_one_end_dies
 from ucp_support import event_loop_policy  # noqa: F401
 
 from hawser.ucxx.benchmarks.backends.base import BaseClient, BaseServer
@@ -13,7 +14,6 @@ from hawser.ucxx.benchmarks.send_recv import _get_backend_implementation, parse_
 from hawser.ucxx.benchmarks.utils import _run_cluster_server, _run_cluster_workers
 
 BENCHMARK = [sys.executable, "-m", "hawser.ucxx.benchmarks.send_recv"]
-PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
 WITH_TORNADO = pytest.param(
     "tornado", marks=pytest.mark.skipif(importlib.util.find_spec("tornado") is None, reason="needs tornado")
 )
@@ -104,21 +104,7 @@ def test_backends():
 @pytest.mark.parametrize("dies", ["client", "server"])
 def test_one_end_dies(backend, dies):
     options = ["-n", "8", "-l", backend, "--n-iter", "100000000", "--progress-mode", "blocking"]
-    with subprocess.Popen([*BENCHMARK, *options, "--server-only"], **PIPES) as server:
-        try:
-            port = server.stdout.readline().rpartition(":")[2].strip()
-            with subprocess.Popen([*BENCHMARK, *options, "--client-only", "-p", port], **PIPES) as client:
-                try:
-                    with pytest.raises(subprocess.TimeoutExpired):
-                        client.wait(2)
-                    killed, left = (client, server) if dies == "client" else (server, client)
-                    killed.kill()
-                    assert left.wait(20) != 0
-                    assert "Error" in left.stderr.read()
-                finally:
-                    client.kill()
-        finally:
-            server.kill()
+    check_that_one_end_dies(BENCHMARK, options, dies, "Error")
 
 
 async def sum_of_ranks(rank, endpoints, args):

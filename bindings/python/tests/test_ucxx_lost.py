@@ -1,27 +1,19 @@
 """UCXX programs whose peer is killed in the midst of it: a send never looks like a success. TIMEOUT: 300"""
 
 import asyncio
-import gc
 import os
 import signal
 
 import numpy as np
 import pytest
 from ucp_support import event_loop_policy, mp  # noqa: F401
+from ucxx_support import fresh_ucxx  # noqa: F401
 
 from hawser import ucxx
 from hawser.ucxx.exceptions import UCXCanceledError, UCXConnectionResetError
 
 BIG = 1 << 24  # no transport takes so much of a peer that does not receive
 BY_ADDRESS = {"tag": 7, "force_tag": True}
-
-
-@pytest.fixture(autouse=True)
-def fresh_ucxx():
-    ucxx.reset()
-    yield
-    gc.collect()
-    ucxx.reset()
 
 
 def idle(pipe, closes):

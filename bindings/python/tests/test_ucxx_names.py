@@ -1,7 +1,6 @@
 """UCXX's modules that programs rarely name: the handshake, ways to make progress, helpers of tests. TIMEOUT: 120"""
 
 import asyncio
-import gc
 import importlib
 import shutil
 import subprocess
@@ -11,20 +10,13 @@ import threading
 import numpy as np
 import pytest
 from ucp_support import event_loop_policy  # noqa: F401
+from ucxx_support import fresh_ucxx  # noqa: F401
 
 from hawser import ucxx
 from hawser.ucxx import _cuda_context
 from hawser.ucxx._lib.libucxx import UCXContext, UCXEndpoint, UCXListener, UCXWorker, UCXXTag
 from hawser.ucxx._lib_async import continuous_ucx_progress, notifier_thread, utils_test
 from hawser.ucxx._lib_async.exchange_peer_info import exchange_peer_info
-
-
-@pytest.fixture(autouse=True)
-def fresh_ucxx():
-    ucxx.reset()
-    yield
-    gc.collect()
-    ucxx.reset()
 
 
 @pytest.mark.parametrize(

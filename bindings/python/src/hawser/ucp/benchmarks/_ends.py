@@ -100,7 +100,7 @@ def serve(kind: Any, queue: Any, args: argparse.Namespace) -> None:
 
 
 def measure(
-    kind: Any, queue: Any, port: int, server_address: str, args: argparse.Namespace, print_settings: Callable[[], None]
+    kind: Any, queue: Any, port: int, server_address: str, args: argparse.Namespace, settings: dict[str, Any]
 ) -> None:
     """Run a client of a class, and print its report, which begins with the settings."""
     _settle(args, args.client_cpu_affinity, args.client_dev)
@@ -111,7 +111,8 @@ def measure(
     contention = queue.get() if args.report_gil_contention else None
     print("Roundtrip benchmark")
     print_separator("=")
-    print_settings()
+    for name, value in settings.items():
+        print_key_value(name, value)
     end.print_backend_specific_config()
     print_separator("=")
     _print_devices(args)

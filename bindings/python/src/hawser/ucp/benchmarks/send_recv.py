@@ -6,7 +6,7 @@ import argparse
 import importlib.util
 from typing import Any
 
-from hawser.ucp._libs.utils import format_bytes, print_key_value
+from hawser.ucp._libs.utils import format_bytes
 from hawser.ucp.benchmarks import _ends
 from hawser.ucp.benchmarks.backends.ucp_async import UCXPyAsyncClient, UCXPyAsyncServer
 from hawser.ucp.benchmarks.backends.ucp_core import UCXPyCoreClient, UCXPyCoreServer
@@ -48,15 +48,14 @@ def server(queue: Any, args: argparse.Namespace) -> None:
 
 def client(queue: Any, port: int, server_address: str, args: argparse.Namespace) -> None:
     """The client, with its report."""
-
-    def print_settings() -> None:
-        print_key_value("Iterations", args.n_iter)
-        print_key_value("Bytes", format_bytes(args.n_bytes))
-        print_key_value("Object type", args.object_type)
-        print_key_value("Reuse allocation", args.reuse_alloc)
-
+    settings = {
+        "Iterations": args.n_iter,
+        "Bytes": format_bytes(args.n_bytes),
+        "Object type": args.object_type,
+        "Reuse allocation": args.reuse_alloc,
+    }
     kind = _get_backend_implementation(args.backend)["client"]
-    _ends.measure(kind, queue, port, server_address, args, print_settings)
+    _ends.measure(kind, queue, port, server_address, args, settings)
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from hawser.ucp._libs.utils import format_bytes, print_key_value
+from hawser.ucp._libs.utils import format_bytes
 from hawser.ucp.benchmarks import _ends
 from hawser.ucxx.benchmarks.backends.asyncio import AsyncioClient, AsyncioServer
 from hawser.ucxx.benchmarks.backends.socket import SocketClient, SocketServer
@@ -69,17 +69,16 @@ def server(queue: Any, args: argparse.Namespace) -> None:
 
 def client(queue: Any, port: int, server_address: str, args: argparse.Namespace) -> None:
     """The client, with its report."""
-
-    def print_settings() -> None:
-        print_key_value("Iterations", args.n_iter)
-        print_key_value("Bytes", format_bytes(args.n_bytes))
-        print_key_value("Number of buffers", args.n_buffers)
-        print_key_value("Object type", args.object_type)
-        print_key_value("Reuse allocation", args.reuse_alloc)
-        print_key_value("Backend", args.backend)
-
+    settings = {
+        "Iterations": args.n_iter,
+        "Bytes": format_bytes(args.n_bytes),
+        "Number of buffers": args.n_buffers,
+        "Object type": args.object_type,
+        "Reuse allocation": args.reuse_alloc,
+        "Backend": args.backend,
+    }
     kind = _get_backend_implementation(args.backend)["client"]
-    _ends.measure(kind, queue, port, server_address, args, print_settings)
+    _ends.measure(kind, queue, port, server_address, args, settings)
 
 
 def main() -> None:
