@@ -496,6 +496,7 @@ int32_t hws_worker_fd(hws_id id, int32_t *fd)
 {
     struct hws__worker *w;
     int32_t r = HWS_OK;
+    int epfd;
 
     HWS__ENTER();
     if ((w = hws__worker_find(id, &r)) == NULL) {
@@ -507,7 +508,11 @@ int32_t hws_worker_fd(hws_id id, int32_t *fd)
     if (w->mode == HWS_PROGRESS_THREAD_POLLING) {
         return hws__fail(HWS_E_MODE, id, "a polling worker has no descriptor");
     }
-    *fd = w->epfd;
+    epfd = atomic_load(&w->epfd);
+    if (epfd < 0 || atomic_load(&w->obj.id) != id) { /* closed just now by another thread */
+        return hws__fail(HWS_E_STALE, id, "the worker is gone");
+    }
+    *fd = epfd;
     return HWS_OK;
 }
 

@@ -160,7 +160,8 @@ struct hws__worker {
     struct hws__list attention; /* endpoints with something to do after the sweep */
     struct hws__am_handler *handlers[HWS_AM_ID_MAX + 1];
     struct hws__sink sink;
-    int epfd, wakefd, timerfd;
+    _Atomic int epfd; /* asked for by who does not own it */
+    int wakefd, timerfd;
     uint64_t timer_at; /* when the timer ends, 0: never */
     uint32_t mode;
     uint64_t spin_ns;
