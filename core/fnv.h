@@ -1,6 +1,6 @@
 /* FNV-1a over 64 bits: every change of a single byte changes it. Against damage, not against malice. */
-#ifndef HWS__FNV_H
-#define HWS__FNV_H
+#ifndef HWS_CORE_FNV_H
+#define HWS_CORE_FNV_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -9,7 +9,10 @@
 
 int32_t hws__raw_send(struct hws__post *p, struct hws__op *op, ucp_request_param_t *param);
 int32_t hws__raw_recv(struct hws__post *p);
-/** Where a receive on the endpoint waits, if it does so in Hawser and UCX holds no message that it might take; else null. */
+/**
+ * Where a receive on the endpoint waits, whose UCX worker is swept from now on; null if that is in UCX, or UCX may hold
+ * a message for it. Owner only.
+ */
 struct hws__scope *hws__raw_quiet(struct hws__endpoint *ep);
 /** The first message that waits for a receive of the endpoint, or of the worker; null if none. */
 struct hws__message *hws__raw_probe(struct hws__endpoint *ep, uint64_t tag, uint64_t mask);

@@ -8,8 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from ucp_support import mp
-from ucxx_support import fresh_ucxx  # noqa: F401
+from ucp_support import fresh_ucxx, mp  # noqa: F401
 
 from hawser import ucxx
 from hawser.ucxx._lib_async import Endpoint

@@ -6,8 +6,7 @@ import signal
 
 import numpy as np
 import pytest
-from ucp_support import event_loop_policy, mp  # noqa: F401
-from ucxx_support import fresh_ucxx  # noqa: F401
+from ucp_support import event_loop_policy, fresh_ucxx, mp  # noqa: F401
 
 from hawser import ucxx
 from hawser.ucxx.exceptions import UCXCanceledError, UCXConnectionResetError

@@ -9,8 +9,7 @@ import threading
 
 import numpy as np
 import pytest
-from ucp_support import event_loop_policy  # noqa: F401
-from ucxx_support import fresh_ucxx  # noqa: F401
+from ucp_support import event_loop_policy, fresh_ucxx  # noqa: F401
 
 from hawser import ucxx
 from hawser.ucxx import _cuda_context

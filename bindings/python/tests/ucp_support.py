@@ -1,4 +1,4 @@
-"""What the tests of hawser.ucp share: they speak to it by its top-level name, as UCX-Py's programs do."""
+"""What the tests of hawser.ucp and hawser.ucxx share; the first speak to it by its name, as UCX-Py's programs do."""
 
 import asyncio
 import gc
@@ -7,16 +7,23 @@ import multiprocessing
 import pytest
 
 import ucp
+from hawser import ucxx
 
 mp = multiprocessing.get_context("spawn")
 
 
-@pytest.fixture(autouse=True)
-def fresh_ucp():
-    ucp.reset()
-    yield
-    gc.collect()
-    ucp.reset()
+def _fresh(api):
+    @pytest.fixture(autouse=True)
+    def fresh():
+        api.reset()
+        yield
+        gc.collect()
+        api.reset()
+
+    return fresh
+
+
+fresh_ucp, fresh_ucxx = _fresh(ucp), _fresh(ucxx)
 
 
 @pytest.fixture

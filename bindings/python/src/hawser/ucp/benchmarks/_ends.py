@@ -93,26 +93,27 @@ def _run(end: Any) -> None:
         end.run()
 
 
-def serve(kind: Any, queue: Any, args: argparse.Namespace) -> None:
-    """Run a server of a class; its port goes into the queue."""
+# Gives the classes of both ends, of the backend of a name.
+Backends = Callable[[str], dict[str, Any]]
+
+
+def serve(backends: Backends, queue: Any, args: argparse.Namespace) -> None:
+    """The server's process; its port goes into the queue."""
     _settle(args, args.server_cpu_affinity, args.server_dev)
-    _run(kind(args, queue))
+    _run(backends(args.backend)["server"](args, queue))
 
 
-def measure(
-    kind: Any, queue: Any, port: int, server_address: str, args: argparse.Namespace, settings: dict[str, Any]
-) -> None:
-    """Run a client of a class, and print its report, which begins with the settings."""
+def measure(backends: Backends, queue: Any, port: int, server_address: str, args: argparse.Namespace) -> None:
+    """The client, with its report."""
     _settle(args, args.client_cpu_affinity, args.client_dev)
-    end = kind(args, queue, server_address, port)
+    end = backends(args.backend)["client"](args, queue, server_address, port)
     _run(end)
     times = queue.get()
     assert len(times) == args.n_iter
     contention = queue.get() if args.report_gil_contention else None
     print("Roundtrip benchmark")
     print_separator("=")
-    for name, value in settings.items():
-        print_key_value(name, value)
+    _print_settings(args)
     end.print_backend_specific_config()
     print_separator("=")
     _print_devices(args)
@@ -121,6 +122,19 @@ def measure(
 
 
 # ---- The report ----
+
+
+def _print_settings(args: argparse.Namespace) -> None:
+    """UCXX's benchmark, which alone has messages of several buffers, says two things more."""
+    of_ucxx = hasattr(args, "n_buffers")
+    print_key_value("Iterations", args.n_iter)
+    print_key_value("Bytes", format_bytes(args.n_bytes))
+    if of_ucxx:
+        print_key_value("Number of buffers", args.n_buffers)
+    print_key_value("Object type", args.object_type)
+    print_key_value("Reuse allocation", args.reuse_alloc)
+    if of_ucxx:
+        print_key_value("Backend", args.backend)
 
 
 def _print_devices(args: argparse.Namespace) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+from functools import partial
 from typing import Any
 
-from hawser.ucp._libs.utils import format_bytes
 from hawser.ucp.benchmarks import _ends
 from hawser.ucp.benchmarks.backends.ucp_async import UCXPyAsyncClient, UCXPyAsyncServer
 from hawser.ucp.benchmarks.backends.ucp_core import UCXPyCoreClient, UCXPyCoreServer
@@ -25,6 +25,10 @@ def _get_backend_implementation(backend: str) -> dict[str, Any]:
     return {"client": None, "server": None}
 
 
+server = partial(_ends.serve, _get_backend_implementation)
+client = partial(_ends.measure, _get_backend_implementation)
+
+
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """The options of UCX-Py's benchmark. Raises RuntimeError for some that do not go together."""
     parser = _ends.new_parser()
@@ -39,23 +43,6 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         raise RuntimeError(f"The backend {args.backend} is not installed")
     _ends.check(args, client, "ucp-core", ("ucp-async",))
     return args
-
-
-def server(queue: Any, args: argparse.Namespace) -> None:
-    """The server's process; its port goes into the queue."""
-    _ends.serve(_get_backend_implementation(args.backend)["server"], queue, args)
-
-
-def client(queue: Any, port: int, server_address: str, args: argparse.Namespace) -> None:
-    """The client, with its report."""
-    settings = {
-        "Iterations": args.n_iter,
-        "Bytes": format_bytes(args.n_bytes),
-        "Object type": args.object_type,
-        "Reuse allocation": args.reuse_alloc,
-    }
-    kind = _get_backend_implementation(args.backend)["client"]
-    _ends.measure(kind, queue, port, server_address, args, settings)
 
 
 def main() -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import Any
 
-from hawser.ucp._libs.utils import format_bytes
 from hawser.ucp.benchmarks import _ends
 from hawser.ucxx.benchmarks.backends.asyncio import AsyncioClient, AsyncioServer
 from hawser.ucxx.benchmarks.backends.socket import SocketClient, SocketServer
@@ -31,6 +31,10 @@ def _get_backend_implementation(backend: str) -> dict[str, Any]:
         raise ValueError(f"Unknown backend {backend}")
     client, server = ends[backend]
     return {"client": client, "server": server}
+
+
+server = partial(_ends.serve, _get_backend_implementation)
+client = partial(_ends.measure, _get_backend_implementation)
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -60,25 +64,6 @@ def _check(args: argparse.Namespace) -> None:
         raise RuntimeError("`--n-buffers` must be at least 1")
     if args.n_buffers > 1 and (args.backend != "ucxx-async" or args.enable_am):
         raise RuntimeError("`--n-buffers` needs `--backend=ucxx-async`, without `--enable-am`")
-
-
-def server(queue: Any, args: argparse.Namespace) -> None:
-    """The server's process; its port goes into the queue."""
-    _ends.serve(_get_backend_implementation(args.backend)["server"], queue, args)
-
-
-def client(queue: Any, port: int, server_address: str, args: argparse.Namespace) -> None:
-    """The client, with its report."""
-    settings = {
-        "Iterations": args.n_iter,
-        "Bytes": format_bytes(args.n_bytes),
-        "Number of buffers": args.n_buffers,
-        "Object type": args.object_type,
-        "Reuse allocation": args.reuse_alloc,
-        "Backend": args.backend,
-    }
-    kind = _get_backend_implementation(args.backend)["client"]
-    _ends.measure(kind, queue, port, server_address, args, settings)
 
 
 def main() -> None:
