@@ -57,8 +57,8 @@ void perf_print_header(const perf_options *o)
 
     if (o->csv) {
         printf("iterations,%.1f_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,"
-               "overall_mr\n",
-               o->rank);
+               "overall_mr%s\n",
+               o->rank, o->percentiles ? ",p50_lat,p99_lat,p99.9_lat,max_lat" : "");
     } else {
         fputs(line_of_header, stdout);
         printf("|              |              |       %8s (usec)        |   bandwidth (MB/s)  |"
@@ -76,8 +76,8 @@ void perf_print_header(const perf_options *o)
 
 static void line(const perf_options *o, const perf_result *r)
 {
-    const char *format = o->csv ? "%4.0f,%.3f,%.3f,%.3f,%.2f,%.2f,%.0f,%.0f\n"
-                                : "%18.0f %10.3f %9.3f %9.3f %11.2f %10.2f %11.0f %11.0f\n";
+    const char *format = o->csv ? "%4.0f,%.3f,%.3f,%.3f,%.2f,%.2f,%.0f,%.0f"
+                                : "%18.0f %10.3f %9.3f %9.3f %11.2f %10.2f %11.0f %11.0f";
 
     printf(format, (double)r->iterations, r->percentile, r->latency_average, r->latency_overall,
            r->bandwidth_average / MIB, r->bandwidth_overall / MIB, r->rate_average,
@@ -87,7 +87,7 @@ static void line(const perf_options *o, const perf_result *r)
 /* Of several threads ucx_perftest prints what they did together, in fewer columns. */
 static void line_of_threads(const perf_options *o, const perf_result *r)
 {
-    const char *format = o->csv ? "%4.0f,%.3f,%.2f,%.0f\n" : "%18.0f %29.3f %22.2f %23.0f\n";
+    const char *format = o->csv ? "%4.0f,%.3f,%.2f,%.0f" : "%18.0f %29.3f %22.2f %23.0f";
 
     printf(format, (double)r->iterations, r->latency_overall, r->bandwidth_overall / MIB,
            r->rate_overall);
@@ -98,14 +98,19 @@ void perf_print_progress(const perf_options *o, uint32_t thread, const perf_resu
     flockfile(stdout); /* the threads' lines stay whole */
     printf("[thread %u]", thread);
     line(o, r);
+    /* A table keeps its number of columns: these are known of all iterations only. */
+    puts(o->csv && o->percentiles ? ",,,," : "");
     fflush(stdout);
     funlockfile(stdout);
 }
 
-static void percentiles(const perf_result *r)
+static void percentiles(const perf_options *o, const perf_result *r)
 {
-    printf("%s p50 %.3f  p99 %.3f  p99.9 %.3f  max %.3f us (of all iterations)\n",
-           "Percentiles:", r->all[0], r->all[1], r->all[2], r->all[3]);
+    const char *format =
+        o->csv ? ",%.3f,%.3f,%.3f,%.3f"
+               : "\nPercentiles: p50 %.3f  p99 %.3f  p99.9 %.3f  max %.3f us (of all iterations)";
+
+    printf(format, r->all[0], r->all[1], r->all[2], r->all[3]);
 }
 
 void perf_print_final(const perf_options *o, const perf_result *r)
@@ -118,8 +123,9 @@ void perf_print_final(const perf_options *o, const perf_result *r)
     } else {
         line(o, r);
     }
-    if (o->percentiles && !o->csv) {
-        percentiles(r);
+    if (o->percentiles) {
+        percentiles(o, r);
     }
+    putchar('\n');
     fflush(stdout);
 }

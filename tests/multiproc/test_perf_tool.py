@@ -48,12 +48,13 @@ class Perf(unittest.TestCase):
             ["am_bw"],
             ["am_bw", "-T", "2"],
             ["ucp_put_lat"],
+            ["ucp_put_bw"],
+            ["ucp_get"],
+            ["ucp_fadd"],
+            ["plan_bw"],
         ):
             for killed in ("server", "client"):
                 self.ends_with_its_peer(test, killed, *options)
-        # What a put of one direction writes to is there even without its process: the client learns at the end.
-        for test in ("ucp_put_bw", "ucp_get", "ucp_fadd", "plan_bw"):
-            self.ends_with_its_peer(test, "client")
 
     def test_output_that_is_lost(self) -> None:
         for words in (["info"], ["--help"], ["--version"], ["perf", "-l", "-t", "tag_lat", "-n", "100", "--json"]):
@@ -66,6 +67,22 @@ class Perf(unittest.TestCase):
         got = subprocess.run([PROGRAM, "perf", "-l", "-R", "nan"], capture_output=True, text=True, timeout=60)
         self.assertEqual(got.returncode, 2)
         self.assertIn("-R", got.stderr)
+
+    def test_percentiles_in_columns(self) -> None:
+        for words in ([], ["-f"], ["-f", "-T", "2"]):
+            got = subprocess.run(
+                [PROGRAM, "perf", "--self", "-t", "tag_lat", "-n", "1000", "-v", "--percentiles", *words],
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            self.assertEqual(got.returncode, 0, got.stderr)
+            table = got.stdout[got.stdout.index("iterations,") :].splitlines()
+            names, *_, values = (line.split(",") for line in table)
+            self.assertEqual(names[-4:], ["p50_lat", "p99_lat", "p99.9_lat", "max_lat"])
+            known = [float(value) for value in values[-4:]]
+            self.assertEqual(known, sorted(known))
+            self.assertGreater(known[0], 0)
 
     def test_what_would_measure_something_else(self) -> None:
         for words in (
