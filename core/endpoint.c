@@ -390,10 +390,14 @@ static void tell_disconnected(struct hws__endpoint *ep, int32_t status)
     hws__emit(ep->worker, &ep->sink, &e, NULL);
 }
 
-/* Nothing is left: the last event, and the id is gone. */
+/* Nothing is left: the id is gone, and the last event follows what other threads posted while it was there. */
 static void finish(struct hws__endpoint *ep)
 {
     hws_event e = {.kind = HWS_EVENT_CLOSED, .source = ep->obj.id};
+    struct hws__worker *w = ep->worker;
+    struct hws__sink sink = ep->sink;
+    struct hws__list notices;
+    bool silent = ep->silent;
 
     while (!hws__list_empty(&ep->scope.arrived)) {
         hws__message_release(hws__container(ep->scope.arrived.next, struct hws__message, order_ep));
@@ -402,11 +406,15 @@ static void finish(struct hws__endpoint *ep)
         hws__message_release(
             hws__container(ep->multi_scope.arrived.next, struct hws__message, order_ep));
     }
-    if (!ep->silent) {
-        hws__notice_provide(ep->worker, &ep->notices);
-        hws__emit(ep->worker, &ep->sink, &e, NULL);
-    }
+    hws__list_init(&notices);
+    hws__list_splice(&notices, &ep->notices);
     hws__endpoint_forget(ep);
+    hws__submissions_catch_up(w);
+    if (!silent) {
+        hws__notice_provide(w, &notices);
+        hws__emit(w, &sink, &e, NULL);
+    }
+    hws__notices_free(&notices);
 }
 
 /* Closing has come to UCX's part: cut, and wait for the operations to come back. */

@@ -95,12 +95,14 @@ static void tell_op(struct hws__worker *w, struct hws__list *n)
     hws__op_tell(hws__container(n, struct hws__op, match));
 }
 
-/* An object's CLOSED is its last event: callbacks of its operations that are still to come go before. */
-static bool is_too_early(const struct hws__worker *w, const struct hws__notice *t)
+/* An object's CLOSED is its last event: callbacks of its operations that are still to come go before, also of those that
+ * other threads posted. */
+static bool is_too_early(struct hws__worker *w, const struct hws__notice *t)
 {
     if (t->event.kind != HWS_EVENT_CLOSED) {
         return false;
     }
+    hws__submissions_catch_up(w);
     for (const struct hws__list *n = w->ready_ops.next; n != &w->ready_ops; n = n->next) {
         if (hws__container(n, struct hws__op, match)->source == t->event.source) {
             return true;

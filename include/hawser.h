@@ -388,8 +388,8 @@ HWS_API int32_t hws_context_open(const hws_context_opts *opts, hws_id *out);
  * Close any object: context, worker, listener, endpoint, queue, message, buffer, or forget an
  * operation whose result nobody will fetch. Children end first; the operations of an endpoint are
  * completed by a flush until the deadline of the endpoint, then aborted; sends that were cancelled
- * are not waited for. The object's CLOSED event is its last. Calling it again on an object that is
- * being closed gives 0.
+ * are not waited for. The object's CLOSED event is its last; only an operation that another thread was
+ * posting in that moment may end after it. Calling it again on an object that is being closed gives 0.
  * @return 0, HWS_E_STALE if it is gone, HWS_E_BAD_ID
  * @thread any  @blocks no
  * @owns buffers of pending operations stay the library's until their final event

@@ -299,4 +299,76 @@ CASE_BOTH(closed_comes_after_all_operations)
     t_pair_close(&pair);
 }
 
+enum { POSTED_MANY = 20000 };
+
+struct poster {
+    t_pair pair;
+    _Atomic int returned, ended, closed;
+    int at_close, ended_at_close; /* what had been posted, and had ended, when CLOSED came */
+};
+
+static void ended(void *arg, const hws_event *event)
+{
+    struct poster *p = arg;
+
+    CHECK(event->status < 0);
+    atomic_fetch_add(&p->ended, 1);
+}
+
+static void saw_closed(void *arg, const hws_event *event)
+{
+    struct poster *p = arg;
+
+    if (event->kind == HWS_EVENT_CLOSED && event->source == p->pair.endpoint[1]) {
+        p->at_close = atomic_load(&p->returned);
+        p->ended_at_close = atomic_load(&p->ended);
+        atomic_store(&p->closed, 1);
+    }
+}
+
+static void *post_until_closed(void *arg)
+{
+    struct poster *p = arg;
+    hws_op_opts told = {.struct_size = sizeof(told), .callback = ended, .callback_arg = p};
+    static uint64_t in;
+
+    for (int i = 0; i < POSTED_MANY; i++) {
+        if (hws_tag_recv(p->pair.endpoint[1], &in, sizeof(in), 1, UINT64_MAX, &told, NULL) < 0) {
+            break;
+        }
+        atomic_fetch_add(&p->returned, 1);
+    }
+    return NULL;
+}
+
+/* What another thread had posted before goes before, too: the owner may take it up only then. */
+static void close_beside_a_poster(uint32_t mode, uint32_t flags, uint64_t after_ns)
+{
+    t_pair_opts opts = {.endpoint_flags = flags, .mode = mode};
+    struct poster p = {.at_close = 0};
+    pthread_t thread;
+
+    t_pair_open(&p.pair, &opts);
+    p.pair.record[1].then = saw_closed;
+    p.pair.record[1].then_arg = &p;
+    CHECK_EQ(pthread_create(&thread, NULL, post_until_closed, &p), 0);
+    t_sleep(after_ns);
+    CHECK_OK(hws_abort(p.pair.endpoint[1]));
+    UNTIL(&p.pair, atomic_load(&p.closed) != 0);
+    pthread_join(thread, NULL);
+    UNTIL(&p.pair, atomic_load(&p.ended) == atomic_load(&p.returned));
+    CHECK(p.ended_at_close + 1 >=
+          p.at_close); /* but for a call that began before and returned just then */
+    t_pair_close(&p.pair);
+}
+
+CASE_BOTH(closed_comes_after_what_other_threads_posted)
+{
+    for (uint64_t i = 0; i < 20; i++) {
+        close_beside_a_poster(HWS_PROGRESS_THREAD, flags, i * 50000);
+        close_beside_a_poster(HWS_PROGRESS_THREAD_POLLING, flags, i * 50000);
+        close_beside_a_poster(HWS_PROGRESS_MANUAL, flags, i * 50000);
+    }
+}
+
 CASES_MAIN

@@ -1478,7 +1478,7 @@ unsafe extern "C" {
     /// Threads: any. Blocks: for milliseconds. Owns: copies everything in opts. Returns: 0, HWS_E_CONFIG (the text names the key), HWS_E_NO_UCX, HWS_E_NO_SODIUM, HWS_E_NO_DEVICE.
     pub fn hws_context_open(opts: *const hws_context_opts, out: *mut hws_id) -> i32;
 
-    /// Close any object: context, worker, listener, endpoint, queue, message, buffer, or forget an operation whose result nobody will fetch. Children end first; the operations of an endpoint are completed by a flush until the deadline of the endpoint, then aborted; sends that were cancelled are not waited for. The object's CLOSED event is its last. Calling it again on an object that is being closed gives 0.
+    /// Close any object: context, worker, listener, endpoint, queue, message, buffer, or forget an operation whose result nobody will fetch. Children end first; the operations of an endpoint are completed by a flush until the deadline of the endpoint, then aborted; sends that were cancelled are not waited for. The object's CLOSED event is its last; only an operation that another thread was posting in that moment may end after it. Calling it again on an object that is being closed gives 0.
     ///
     /// Threads: any. Blocks: no. Owns: buffers of pending operations stay the library's until their final event. Returns: 0, HWS_E_STALE if it is gone, HWS_E_BAD_ID.
     pub fn hws_close(id: hws_id) -> i32;
