@@ -130,8 +130,7 @@ static inline __attribute__((always_inline)) bool tell_now(struct hws__endpoint 
                          0)) {
         return false;
     }
-    ep->traffic.in[HWS_TRAFFIC_AM].count++;
-    ep->traffic.in[HWS_TRAFFIC_AM].bytes += length;
+    hws__flow_add(&ep->traffic.in[HWS_TRAFFIC_AM], length);
     HWS__CREDIT_TOOK(ep, HWS__CREDIT_AM, length + header_length);
     describe(&detail, inlined, ep->obj.id, header, header_length, data, length);
     small_event(&event, h, &detail, am_id);
@@ -219,8 +218,7 @@ ucs_status_t hws__am_arrived(struct hws__uworker *u, struct hws__endpoint *ep, u
         return UCS_OK;
     }
     if (ep != NULL) {
-        ep->traffic.in[HWS_TRAFFIC_AM].count++;
-        ep->traffic.in[HWS_TRAFFIC_AM].bytes += length;
+        hws__flow_add(&ep->traffic.in[HWS_TRAFFIC_AM], length);
     }
     if (small(h, header_length, length, attr) &&
         tell_later(w, h, ep, am_id, header, header_length, data, length)) {

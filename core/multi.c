@@ -323,8 +323,7 @@ static ucs_status_t list_arrived(struct hws__uworker *u, struct hws__endpoint *e
         hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory for a multi-buffer message");
         return UCS_OK;
     }
-    ep->traffic.in[HWS_TRAFFIC_MULTI].count++;
-    ep->traffic.in[HWS_TRAFFIC_MULTI].bytes += x->inline_at != 0 ? x->gathered : 0;
+    hws__flow_add(&ep->traffic.in[HWS_TRAFFIC_MULTI], x->inline_at != 0 ? x->gathered : 0);
     m->ep = ep;
     m->ep_id = ep->obj.id;
     m->tag = wire.tag;

@@ -458,8 +458,7 @@ static int32_t multi_send_run(struct hws__post *p)
         hws__credit_spend(&ep->credit, HWS__CREDIT_MULTI, price);
         p->done_tag = p->tag;
         p->done_length = total;
-        ep->traffic.out[HWS_TRAFFIC_MULTI].count++;
-        ep->traffic.out[HWS_TRAFFIC_MULTI].bytes += total;
+        hws__flow_add(&ep->traffic.out[HWS_TRAFFIC_MULTI], total);
         if (r == HWS_OK) {
             p->op->done_tag = p->tag;
             p->op->done_length = total;

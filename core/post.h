@@ -176,8 +176,7 @@ static inline int32_t hws__post_sent(struct hws__post *p, struct hws__op *op, in
     }
     p->done_length = bytes;
     hws__credit_spend(&ep->credit, sort, bytes + header);
-    ep->traffic.out[traffic].count++;
-    ep->traffic.out[traffic].bytes += bytes;
+    hws__flow_add(&ep->traffic.out[traffic], bytes);
     if (r == HWS_OK) {
         op->done_tag = p->done_tag;
         op->done_length = bytes;

@@ -150,8 +150,7 @@ static inline __attribute__((always_inline)) int32_t hws__quick_end(const struct
         return hws__quick_pending(*q, in, ptr, out);
     }
     hws__credit_spend(&ep->credit, q->sort, q->length + q->header);
-    ep->traffic.out[q->traffic].count++;
-    ep->traffic.out[q->traffic].bytes += q->length;
+    hws__flow_add(&ep->traffic.out[q->traffic], q->length);
     if (__builtin_expect(!ep->uworker->hot, 0)) {
         hws__uworker_heat(ep->uworker);
     }

@@ -90,8 +90,7 @@ static void on_get(struct hws__endpoint *ep, const struct hws__rma_msg *m)
             (hws_iov){(char *)at->base + (m->address - (uint64_t)(uintptr_t)at->base), m->length};
         job->pieces = &job->one;
         job->length = m->length;
-        ep->traffic.in[HWS_TRAFFIC_GET].count++;
-        ep->traffic.in[HWS_TRAFFIC_GET].bytes += m->length;
+        hws__flow_add(&ep->traffic.in[HWS_TRAFFIC_GET], m->length);
         hws__rma_answer_queue(job);
         return;
     }

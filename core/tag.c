@@ -176,8 +176,7 @@ ucs_status_t hws__tag_cb(void *arg, const void *header, size_t header_length, vo
         HWS__COUNT(w, am_dropped, 1);
         return UCS_OK;
     }
-    ep->traffic.in[HWS_TRAFFIC_TAG].count++;
-    ep->traffic.in[HWS_TRAFFIC_TAG].bytes += length;
+    hws__flow_add(&ep->traffic.in[HWS_TRAFFIC_TAG], length);
     memcpy(&tag, header, sizeof tag);
     op = hws__match_arrived(&ep->scope, &w->scope, tag);
     if (op != NULL || (ep->closing && (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0)) {

@@ -1,6 +1,6 @@
 /*
  * What passed through an endpoint: plain numbers of its worker's owner, counted where a message is
- * handed to UCX or arrives. Sums are made when somebody asks.
+ * handed to UCX or arrives; what is refused is not. Sums are made when somebody asks.
  */
 #ifndef HWS_CORE_TRAFFIC_H
 #define HWS_CORE_TRAFFIC_H
@@ -18,6 +18,13 @@ struct hws__traffic {
     struct hws__flow out[HWS__TRAFFIC_KINDS]; /* by HWS_TRAFFIC_* */
     struct hws__flow in[HWS__TRAFFIC_KINDS];
 };
+
+/** One more message, or operation on remote memory, with so many bytes. */
+static inline void hws__flow_add(struct hws__flow *flow, uint64_t bytes)
+{
+    flow->count++;
+    flow->bytes += bytes;
+}
 
 /** Messages handed to UCX, without those of remote memory access. */
 static inline uint64_t hws__traffic_messages(const struct hws__traffic *t)
