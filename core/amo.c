@@ -139,11 +139,13 @@ static int32_t atomic_run(struct hws__post *p)
     if ((k = hws__rma_key(p, HWS_FEATURE_ATOMIC, p->done_length, &r)) == NULL) {
         return r;
     }
-    k->ep->traffic.out[HWS_TRAFFIC_ATOMIC].count++;
     if (hws__rma_direct(k, HWS_MEMORY_HOST)) {
-        return direct(p, k);
+        r = direct(p, k);
+    } else {
+        r = k->way == HWS__WAY_UCX ? hws__rma_ucx_atomic(p, k) : message(p, k);
     }
-    return k->way == HWS__WAY_UCX ? hws__rma_ucx_atomic(p, k) : message(p, k);
+    k->ep->traffic.out[HWS_TRAFFIC_ATOMIC].count += r >= 0;
+    return r;
 }
 
 int32_t hws_atomic(hws_id rkey, uint64_t address, uint32_t action, uint32_t size, uint64_t value,

@@ -24,8 +24,6 @@ static int32_t notify_run(struct hws__post *p)
     if ((job = hws__rma_job_of(p, k, HWS__RMA_PUT)) == NULL) {
         return HWS_E_TOO_MANY;
     }
-    k->ep->traffic.out[HWS_TRAFFIC_PUT].count++;
-    k->ep->traffic.out[HWS_TRAFFIC_PUT].bytes += bytes;
     job->msg.flags = HWS__RMA_NOTIFY | HWS__RMA_LAST;
     job->msg.value = p->operand;
     job->msg.length = p->done_length = bytes;
@@ -35,7 +33,10 @@ static int32_t notify_run(struct hws__post *p)
     } else {
         job->length = bytes;
     }
-    return hws__rma_job_post(p, job);
+    if ((r = hws__rma_job_post(p, job)) >= 0) {
+        hws__flow_add(&k->ep->traffic.out[HWS_TRAFFIC_PUT], bytes);
+    }
+    return r;
 }
 
 int32_t hws_put_notify(hws_id rkey, uint64_t address, const void *buffer, uint64_t length,

@@ -100,24 +100,9 @@ static int32_t get_message(struct hws__post *p, struct hws__rkey *k, uint64_t by
     return hws__rma_job_post(p, job);
 }
 
-/* A put or get of bytes that the key allows. */
-static int32_t transfer_run(struct hws__post *p)
+/* A put or get of bytes that the key allows, by the way that leads to its memory. */
+static int32_t move(struct hws__post *p, struct hws__rkey *k, bool put, uint64_t bytes)
 {
-    uint64_t bytes = hws__bytes(p->buffer, p->length, p->opts->flags);
-    bool put = p->kind == HWS_EVENT_PUT;
-    struct hws__flow *flow;
-    struct hws__rkey *k;
-    int32_t r;
-
-    if ((k = hws__rma_key(p, HWS_FEATURE_RMA, bytes, &r)) == NULL) {
-        return r;
-    }
-    if (bytes == 0) {
-        return HWS_DONE;
-    }
-    flow = &k->ep->traffic.out[put ? HWS_TRAFFIC_PUT : HWS_TRAFFIC_GET];
-    flow->count++;
-    flow->bytes += bytes;
     if (hws__rma_direct(k, p->opts->memory_kind)) {
         if (bytes > HWS__RMA_AT_ONCE) {
             return hws__rma_copy_long(p, k, bytes);
@@ -132,6 +117,25 @@ static int32_t transfer_run(struct hws__post *p)
     return put ? put_message(p, k, bytes) : get_message(p, k, bytes);
 }
 
+static int32_t transfer_run(struct hws__post *p)
+{
+    uint64_t bytes = hws__bytes(p->buffer, p->length, p->opts->flags);
+    bool put = p->kind == HWS_EVENT_PUT;
+    struct hws__rkey *k;
+    int32_t r;
+
+    if ((k = hws__rma_key(p, HWS_FEATURE_RMA, bytes, &r)) == NULL) {
+        return r;
+    }
+    if (bytes == 0) {
+        return HWS_DONE;
+    }
+    if ((r = move(p, k, put, bytes)) >= 0) {
+        hws__flow_add(&k->ep->traffic.out[put ? HWS_TRAFFIC_PUT : HWS_TRAFFIC_GET], bytes);
+    }
+    return r;
+}
+
 /*
  * The short way of quick.h: a copy. `k` may be another key by now, or none: that shows under ownership.
  * False: nothing was done.
@@ -141,7 +145,6 @@ static inline bool copy_quickly(struct hws__rkey *k, bool put, hws_id rkey, uint
                                 const hws_id *op)
 {
     struct hws__worker *w = k->worker;
-    struct hws__flow *flow;
     bool nested;
 
     if (opts == NULL || opts->result != NULL ||
@@ -158,9 +161,7 @@ static inline bool copy_quickly(struct hws__rkey *k, bool put, hws_id rkey, uint
         hws__disown(w, nested);
         return false;
     }
-    flow = &k->ep->traffic.out[put ? HWS_TRAFFIC_PUT : HWS_TRAFFIC_GET];
-    flow->count++;
-    flow->bytes += length;
+    hws__flow_add(&k->ep->traffic.out[put ? HWS_TRAFFIC_PUT : HWS_TRAFFIC_GET], length);
     address -= k->base;
     copy(put ? k->direct + address : buffer, put ? buffer : k->direct + address, length);
     hws__quick_leave(w, nested);

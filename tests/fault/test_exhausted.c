@@ -6,6 +6,7 @@
  */
 #include "support/cases.h"
 #include "support/pair.h"
+#include "support/remote.h"
 
 #include "handle.h"
 #include "op.h"
@@ -94,6 +95,38 @@ CASE(operations_at_the_end_of_a_context)
         count++;
     }
     t_pair_close(&pair); /* needs no operation that is not there */
+}
+
+/* What a want of operations refuses did not happen, and is not counted as if it had. By messages, which need one. */
+CASE(remote_access_that_is_refused_is_not_counted)
+{
+    hws_op_opts detached = {.struct_size = sizeof detached, .flags = HWS_OP_DETACHED};
+    static uint64_t in, value;
+    int32_t r;
+    t_remote remote;
+    hws_stats s;
+    t_pair pair;
+    hws_id op;
+
+    t_remote_pair(&pair, HWS_ENDPOINT_TCP_ONLY);
+    t_remote_open(&remote, &pair, 1, 0, T_REMOTE_SIZE);
+    hws__op_limit(SLOTS);
+    while ((r = hws_tag_recv(pair.worker[0], &in, 8, 1, UINT64_MAX, &detached, &op)) == HWS_OK) {}
+    CHECK_EQ(r, HWS_E_TOO_MANY);
+    CHECK_CODE(hws_put(remote.rkey, remote.address, &value, 8, NULL, &op), HWS_E_TOO_MANY);
+    CHECK_CODE(hws_get(remote.rkey, remote.address, &value, 8, NULL, &op), HWS_E_TOO_MANY);
+    CHECK_CODE(hws_put_notify(remote.rkey, remote.address, &value, 8, 1, NULL, &op),
+               HWS_E_TOO_MANY);
+    CHECK_CODE(hws_atomic(remote.rkey, remote.address, HWS_ATOMIC_ADD, 8, 1, 0, NULL, NULL, &op),
+               HWS_E_TOO_MANY);
+    s = t_stats(pair.endpoint[0]);
+    CHECK_EQ(s.sent[HWS_TRAFFIC_PUT], 0);
+    CHECK_EQ(s.bytes_sent[HWS_TRAFFIC_PUT], 0);
+    CHECK_EQ(s.sent[HWS_TRAFFIC_GET], 0);
+    CHECK_EQ(s.bytes_sent[HWS_TRAFFIC_GET], 0);
+    CHECK_EQ(s.sent[HWS_TRAFFIC_ATOMIC], 0);
+    t_remote_close(&remote);
+    t_pair_close(&pair);
 }
 
 /* A table of 64 slots in place of the real one. */
