@@ -220,7 +220,10 @@ static void accept_on(struct hws__endpoint *ep, struct hws__uworker *u)
     hws__acceptors_sweep();
     s = hws__ucx.ucp_ep_create(u->ucx, &p, &ucx);
     ep->request = NULL; /* used up, also by a failure */
-    if (s != UCS_OK || !hws__endpoint_attach(ep, u, ucx)) {
+    if (s == UCS_OK && !hws__endpoint_attach(ep, u, ucx)) {
+        s = UCS_ERR_NO_MEMORY;
+    }
+    if (s != UCS_OK) {
         ep->uworker = u;
         hws__endpoint_fail(ep, hws__from_ucx(s), "accept: %s", hws__ucx.ucs_status_string(s));
         return;
