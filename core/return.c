@@ -40,20 +40,22 @@ static int32_t enter(const struct hws__post *p, bool *nested)
     return HWS_OK;
 }
 
-/* The message of an id, taken from its user under ownership of its worker. */
+/* The message of an id, to be taken from its user, under ownership of its worker. */
 static int32_t enter_message(hws_id id, uint32_t kind, struct hws__message **out, bool *nested)
 {
     int32_t r = HWS_OK;
     struct hws__message *m = hws__obj_get(id, kind, &r);
+    struct hws__worker *w;
 
     if (m == NULL) {
         return r;
     }
-    if ((r = hws__own_call(m->worker, id, nested)) < 0) {
+    w = m->worker; /* once: the message's memory may become another's until it is owned */
+    if ((r = hws__own_call(w, id, nested)) < 0) {
         return r;
     }
     if (hws__obj_find(&hws__objects, id) != m) {
-        hws__disown(m->worker, *nested);
+        hws__disown(w, *nested);
         return hws__id_error(&hws__objects, id, kind);
     }
     *out = m;
