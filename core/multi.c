@@ -145,7 +145,11 @@ static bool read_long(struct hws__multi *x, const struct hws__multi_wire *wire, 
         if (sum < length || (own && length == 0)) {
             return false;
         }
-        x->segments[i] = (hws_segment){.length = length, .memory_kind = hws__entry_kind(entry)};
+        x->segments[i] = (hws_segment){.length = length};
+        if (own ||
+            length == 0) { /* what is gathered comes into host memory, whatever the sender says */
+            x->segments[i].memory_kind = hws__entry_kind(entry);
+        }
         x->own[i / 64] |= own << (i % 64);
         if (own) {
             x->part_count++;

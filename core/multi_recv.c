@@ -531,9 +531,9 @@ static int32_t take_places(const struct hws__post *p, struct hws__multi *x)
             (r = hws__cuda_check(p->worker->context, p->tag, to[i].base, &kind)) < 0) {
             return r;
         }
-        if (kind == HWS_MEMORY_CUDA && x->segments[i].base != NULL) {
+        if (kind == HWS_MEMORY_CUDA && length != 0 && !hws__multi_own(x, i)) {
             return hws__fail(HWS_E_BUFFER_KIND, p->tag,
-                             "segment %llu is here already: it can be copied to host memory only",
+                             "segment %llu comes together with others: into host memory only",
                              (unsigned long long)i);
         }
     }

@@ -1412,7 +1412,9 @@ HWS_API int32_t hws_multi_recv(hws_id source, uint64_t tag, uint64_t mask,
  * @param count     segments
  * @param[out] op   nullable if opts names a sink or HWS_OP_DETACHED
  * @return 0, HWS_DONE, HWS_E_TRUNCATED (a segment is too short), HWS_E_INVALID (another count, a
- *         null base), or the endpoint's error when the peer is gone and data was still there
+ *         null base), HWS_E_BUFFER_KIND (memory of a GPU for a segment below 64 KiB that the sender
+ *         had in host memory: these come together), HWS_E_IN_USE (it was received in one step), or
+ *         the endpoint's error when the peer is gone and data was still there
  * @thread any  @blocks no  @owns the segments' data is the library's until the final event
  * @since 0.1  @ucx ucp_am_recv_data_nbx
  */

@@ -123,6 +123,64 @@ CASE(memory_of_a_gpu_that_the_sender_claims)
     CHECK_EQ(given, 0);
 }
 
+/* What came with the list is in host memory, where a receiver may use it in place. */
+CASE(memory_of_what_came_with_the_list)
+{
+    hws_multi_recv_opts list_only = {.struct_size = sizeof(list_only), .flags = HWS_MULTI_LIST};
+    const hws_multi_detail *detail;
+    list forged = good;
+    t_pair pair;
+
+    t_pair_open(&pair, NULL);
+    forged.entries[0] |= UINT64_C(1) << HWS__ENTRY_KIND_SHIFT;
+    forged.entries[1] |= UINT64_C(1) << HWS__ENTRY_KIND_SHIFT;
+    inject(&pair, &forged, GOOD, 0);
+    detail = received(&pair, &list_only);
+    CHECK_EQ(detail->segments[0].memory_kind, HWS_MEMORY_HOST);
+    CHECK(memcmp(detail->segments[0].base, "abcde", 5) == 0);
+    CHECK_EQ(detail->segments[1].memory_kind,
+             HWS_MEMORY_CUDA); /* of nothing: what the sender says */
+    CHECK_OK(hws_close(detail->buffer));
+    t_pair_close(&pair);
+}
+
+/* As if UCX could handle a GPU's memory. */
+static void pretend_cuda(const t_pair *pair)
+{
+    server_of(pair)->worker->context->memory_types |= UINT64_C(1) << HWS_MEMORY_CUDA;
+}
+
+/* Small segments that are still at the sender come in one part, which UCX scatters by the processor. */
+CASE(gathered_segments_into_memory_of_a_gpu)
+{
+    static char in[3][30000], out[3][30000];
+    hws_multi_recv_opts list_only = {.struct_size = sizeof(list_only), .flags = HWS_MULTI_LIST};
+    hws_segment from[3], to[3];
+    hws_id send = 0, fetch = 0;
+    const hws_multi_detail *detail;
+    t_pair pair;
+
+    t_pair_open(&pair, NULL);
+    pretend_cuda(&pair);
+    for (int i = 0; i < 3; i++) {
+        t_fill(out[i], sizeof(out[i]), (uint64_t)i);
+        from[i] = (hws_segment){.base = out[i], .length = sizeof(out[i])};
+        to[i] = (hws_segment){.base = in[i], .length = sizeof(in[i])};
+    }
+    CHECK_OK(hws_multi_send(pair.endpoint[0], 9, from, 3, NULL, NULL, &send));
+    detail = received(&pair, &list_only);
+    CHECK(detail->segments[1].base == NULL);
+    to[1].memory_kind = HWS_MEMORY_CUDA;
+    CHECK_CODE(hws_multi_fetch(detail->buffer, to, 3, NULL, &fetch), HWS_E_BUFFER_KIND);
+    /* The message is still the caller's: it can be fetched elsewhere. */
+    to[1].memory_kind = HWS_MEMORY_HOST;
+    CHECK_OK(hws_multi_fetch(detail->buffer, to, 3, NULL, &fetch));
+    WAIT_OK(&pair, fetch);
+    WAIT_OK(&pair, send);
+    CHECK(memcmp(in, out, sizeof(in)) == 0);
+    t_pair_close(&pair);
+}
+
 CASE(whole)
 {
     t_pair pair;

@@ -1739,7 +1739,7 @@ unsafe extern "C" {
 
     /// Move the data of a listed message into the receiver's memory. The final event is HWS_EVENT_MULTI_RECV without detail.
     ///
-    /// Threads: any. Blocks: no. Owns: the segments' data is the library's until the final event. Returns: 0, HWS_DONE, HWS_E_TRUNCATED (a segment is too short), HWS_E_INVALID (another count, a null base), or the endpoint's error when the peer is gone and data was still there.
+    /// Threads: any. Blocks: no. Owns: the segments' data is the library's until the final event. Returns: 0, HWS_DONE, HWS_E_TRUNCATED (a segment is too short), HWS_E_INVALID (another count, a null base), HWS_E_BUFFER_KIND (memory of a GPU for a segment below 64 KiB that the sender had in host memory: these come together), HWS_E_IN_USE (it was received in one step), or the endpoint's error when the peer is gone and data was still there.
     pub fn hws_multi_fetch(buffer: hws_id, segments: *const hws_segment, count: u64, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
 
     /// Undo a receive that ended with a list: the message is received again, as hws_message_return() says.
