@@ -9,6 +9,7 @@
  */
 #include <hawser.h>
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,28 @@ static int32_t check(int32_t code, const char *what)
         exit(1);
     }
     return code;
+}
+
+/* A port in decimal. Whatever else is given ends the program: atoi() would make a port of anything. */
+static uint16_t port_of(const char *text)
+{
+    char *end;
+    unsigned long port = strtoul(text, &end, 10);
+
+    if (!isdigit((unsigned char)text[0]) || *end != '\0' || port > UINT16_MAX) {
+        fprintf(stderr, "PORT is a number from 0 to 65535, not \"%s\"\n", text);
+        exit(2);
+    }
+    return (uint16_t)port;
+}
+
+/* What was printed is only now written, perhaps; a disk may be full, or nobody reads the pipe. */
+static void finish_output(void)
+{
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        perror("writing the output");
+        exit(1);
+    }
 }
 
 /* A context is one UCX instance; a worker is where its connections make progress. */
@@ -122,7 +145,7 @@ static void serve(uint16_t port)
     check(hws_listen(worker, NULL, port, &opts, &listener), "listening");
     check(hws_listener_query(listener, &info), "asking for the port");
     printf("port %u\n", info.port);
-    fflush(stdout);
+    finish_output();
     for (;;) {
         hws_event events[16];
         int32_t n = check(hws_queue_pop(queue, events, 16, HWS_FOREVER), "waiting");
@@ -154,6 +177,7 @@ static void talk(const char *host, uint16_t port)
     }
     /* Closing says goodbye: the server sees an end, not a failure. */
     check(hws_close_wait(endpoint, UINT64_C(5000000000)), "closing");
+    finish_output();
 }
 
 int main(int argc, char **argv)
@@ -163,9 +187,9 @@ int main(int argc, char **argv)
         return 2;
     }
     if (strcmp(argv[1], "serve") == 0) {
-        serve((uint16_t)atoi(argv[2]));
+        serve(port_of(argv[2]));
     } else {
-        talk(argv[1], (uint16_t)atoi(argv[2]));
+        talk(argv[1], port_of(argv[2]));
     }
     return 0;
 }

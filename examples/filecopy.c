@@ -10,6 +10,7 @@
  */
 #include <hawser.h>
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -61,6 +62,28 @@ static int32_t check(int32_t code, const char *what)
         exit(1);
     }
     return code;
+}
+
+/* A port in decimal. Whatever else is given ends the program: atoi() would make a port of anything. */
+static uint16_t port_of(const char *text)
+{
+    char *end;
+    unsigned long port = strtoul(text, &end, 10);
+
+    if (!isdigit((unsigned char)text[0]) || *end != '\0' || port > UINT16_MAX) {
+        fprintf(stderr, "PORT is a number from 0 to 65535, not \"%s\"\n", text);
+        exit(2);
+    }
+    return (uint16_t)port;
+}
+
+/* What was printed is only now written, perhaps; a disk may be full, or nobody reads the pipe. */
+static void finish_output(void)
+{
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        perror("writing the output");
+        exit(1);
+    }
 }
 
 static void die(const char *what)
@@ -242,7 +265,7 @@ static int receive(uint16_t port, const char *path)
     check(hws_listen(c.worker, NULL, port, &opts, &listener), "listening");
     check(hws_listener_query(listener, &info), "asking for the port");
     printf("port %u\n", info.port);
-    fflush(stdout);
+    finish_output();
 
     while (c.endpoint == 0 || (c.received < c.file.size && c.failure == 0)) {
         check(hws_worker_wait(c.worker, HWS_FOREVER), "waiting");
@@ -254,6 +277,7 @@ static int receive(uint16_t port, const char *path)
     printf("%s: %llu bytes, checksum %s\n", path, (unsigned long long)c.file.size,
            same ? "verified" : "WRONG");
     check(hws_close_wait(c.worker, 10 * SECOND), "closing"); /* flushes what was told */
+    finish_output();
     return same ? 0 : 1;
 }
 
@@ -279,11 +303,16 @@ static void await_state(struct copy *c, uint64_t state)
 
 static void map_source(struct copy *c)
 {
-    int fd = open(c->path, O_RDONLY | O_CLOEXEC);
+    int fd =
+        open(c->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a FIFO's would wait for a writer */
     struct stat st;
 
     if (fd < 0 || fstat(fd, &st) != 0) {
         die(c->path);
+    }
+    if (!S_ISREG(st.st_mode)) { /* what has no size would be copied as an empty file */
+        fprintf(stderr, "%s: not a regular file\n", c->path);
+        exit(1);
     }
     c->file.size = (uint64_t)st.st_size;
     if (st.st_size != 0) {
@@ -356,16 +385,17 @@ static int send_file(const char *host, uint16_t port, const char *path, bool tcp
     await_state(&c, STATE_VERIFIED);
     puts(c.state == STATE_VERIFIED ? "verified by the receiver" : "the receiver has other bytes");
     check(hws_close_wait(c.worker, 10 * SECOND), "closing");
+    finish_output();
     return c.state == STATE_VERIFIED ? 0 : 1;
 }
 
 int main(int argc, char **argv)
 {
     if (argc == 4 && strcmp(argv[1], "receive") == 0) {
-        return receive((uint16_t)atoi(argv[2]), argv[3]);
+        return receive(port_of(argv[2]), argv[3]);
     }
     if ((argc == 5 || (argc == 6 && strcmp(argv[5], "tcp") == 0)) && strcmp(argv[1], "send") == 0) {
-        return send_file(argv[2], (uint16_t)atoi(argv[3]), argv[4], argc == 6);
+        return send_file(argv[2], port_of(argv[3]), argv[4], argc == 6);
     }
     fputs("Usage: filecopy receive PORT FILE\n       filecopy send HOST PORT FILE [tcp]\n", stderr);
     return 2;

@@ -11,6 +11,7 @@
  */
 #include <hawser.h>
 
+#include <ctype.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +46,28 @@ static int32_t check(int32_t code, const char *what)
         exit(1);
     }
     return code;
+}
+
+/* A port in decimal. Whatever else is given ends the program: atoi() would make a port of anything. */
+static uint16_t port_of(const char *text)
+{
+    char *end;
+    unsigned long port = strtoul(text, &end, 10);
+
+    if (!isdigit((unsigned char)text[0]) || *end != '\0' || port > UINT16_MAX) {
+        fprintf(stderr, "PORT is a number from 0 to 65535, not \"%s\"\n", text);
+        exit(2);
+    }
+    return (uint16_t)port;
+}
+
+/* What was printed is only now written, perhaps; a disk may be full, or nobody reads the pipe. */
+static void finish_output(void)
+{
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        perror("writing the output");
+        exit(1);
+    }
 }
 
 static hws_id open_worker(uint32_t am_id, hws_event_fn handler, void *arg)
@@ -192,7 +215,7 @@ static void serve(uint16_t port)
     check(hws_listen(worker, NULL, port, &opts, &listener), "listening");
     check(hws_listener_query(listener, &info), "asking for the port");
     printf("port %u\n", info.port);
-    fflush(stdout);
+    finish_output();
     for (;;) {
         check(hws_worker_wait(worker, HWS_FOREVER), "waiting");
     }
@@ -244,19 +267,20 @@ static int ask(const char *host, uint16_t port, uint32_t verb, const char *key, 
          : p.answer == REMOVED ? "deleted"
          : p.answer == FOUND   ? "" /* ends the value's line */
                                : "bad request");
+    finish_output();
     return p.answer == NOT_FOUND || p.answer == BAD_REQUEST ? 1 : 0;
 }
 
 int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "serve") == 0) {
-        serve((uint16_t)atoi(argv[2]));
+        serve(port_of(argv[2]));
     } else if (argc == 5 && strcmp(argv[3], "get") == 0) {
-        return ask(argv[1], (uint16_t)atoi(argv[2]), GET, argv[4], "");
+        return ask(argv[1], port_of(argv[2]), GET, argv[4], "");
     } else if (argc == 5 && strcmp(argv[3], "delete") == 0) {
-        return ask(argv[1], (uint16_t)atoi(argv[2]), DELETE, argv[4], "");
+        return ask(argv[1], port_of(argv[2]), DELETE, argv[4], "");
     } else if (argc == 6 && strcmp(argv[3], "set") == 0) {
-        return ask(argv[1], (uint16_t)atoi(argv[2]), SET, argv[4], argv[5]);
+        return ask(argv[1], port_of(argv[2]), SET, argv[4], argv[5]);
     }
     fputs("Usage: kv serve PORT\n"
           "       kv HOST PORT set KEY VALUE\n"

@@ -129,6 +129,47 @@ class Examples(unittest.TestCase):
         self.assertEqual(ask("delete", "key", code=1), "not found\n")
         self.assertIsNone(server.poll())
 
+    def test_ports(self) -> None:
+        for port in ("", "x", "12x", "-1", "65536", "99999999999999999999", " 1", "1.5"):
+            for name, arguments in (
+                ("echo", ("serve", port)),
+                ("echo", ("127.0.0.1", port)),
+                ("filecopy", ("receive", port, "copy")),
+                ("filecopy", ("send", "127.0.0.1", port, __file__)),
+                ("kv", ("serve", port)),
+                ("kv", ("127.0.0.1", port, "get", "key")),
+            ):
+                with self.subTest(name=name, arguments=arguments):
+                    process = self.started(name, *arguments)
+                    _, complaint = process.communicate(timeout=PATIENCE)
+                    self.assertEqual(process.returncode, 2)
+                    self.assertEqual(complaint, f'PORT is a number from 0 to 65535, not "{port}"\n')
+
+    def test_output_that_cannot_be_written(self) -> None:
+        _, echo = self.serve("echo", "serve", "0")
+        _, kv = self.serve("kv", "serve", "0")
+        for command in (("echo", "serve", "0"), ("echo", "127.0.0.1", echo), ("kv", "127.0.0.1", kv, "set", "k", "v")):
+            with self.subTest(command=command), open("/dev/full", "wb") as full:
+                ran = subprocess.run(
+                    [os.path.join(FOLDER, command[0]), *command[1:]],
+                    input="a line\n",
+                    stdout=full,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    timeout=PATIENCE,
+                )
+                self.assertEqual(ran.returncode, 1, ran.stderr)
+                self.assertIn("No space left", ran.stderr)
+
+    def test_a_source_without_a_size(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            fifo = os.path.join(folder, "fifo")
+            os.mkfifo(fifo)
+            for source in (fifo, folder, "/dev/zero"):
+                self.assertEqual(
+                    self.refused("filecopy", "send", "127.0.0.1", "1", source), f"{source}: not a regular file\n"
+                )
+
     def test_command_lines(self) -> None:
         for name in ("echo", "filecopy", "kv"):
             process = self.started(name)
