@@ -135,8 +135,8 @@ static bool may_go(const struct hws__credit_out *out, uint64_t bytes)
 
 /*
  * Whether it may go after all: the peer's word may be here already, since a program that does nothing but send
- * makes no progress. Nothing that
- * arrives with it is told of before the program does, so this is not for workers at which others sleep.
+ * makes no progress. Nothing that arrives with it is told of before the program does, so this is not for workers
+ * at which others sleep.
  */
 static bool look_for_credit(const struct hws__post *p, const struct hws__credit_out *out,
                             uint64_t bytes)
@@ -649,8 +649,7 @@ ucs_status_t hws__credit_cb(void *arg, const void *header, size_t header_length,
                             size_t length, const ucp_am_recv_param_t *param)
 {
     struct hws__uworker *u = arg;
-    struct hws__endpoint *ep = hws__uworker_ep(
-        u, param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP ? param->reply_ep : NULL);
+    struct hws__endpoint *ep = hws__am_sender(u, param);
     struct wire m;
 
     (void)data;

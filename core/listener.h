@@ -30,9 +30,9 @@ struct hws__listener {
 struct hws__listener *hws__listener_find(hws_id id, int32_t *error);
 /** Handle what arrived during the sweep. Owner only. */
 int hws__listener_step(struct hws__listener *l);
+/** Stop listening; peers that are not through their hello are turned away. Owner only. */
 void hws__listener_close(struct hws__listener *l);
 /** The listener of an endpoint, null if it is gone. */
 struct hws__listener *hws__listener_of(const struct hws__endpoint *ep);
-int32_t hws__accept_now(struct hws__endpoint *ep);
 
 #endif

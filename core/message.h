@@ -30,12 +30,12 @@ struct hws__message {
     uint64_t length;
     const void *data; /* eager: in `desc`, in `inlined` or in `memory` */
     uint64_t stored;  /* bytes there; `length` of a multi-buffer message is that of its segments */
-    void *memory;     /* allocated: by the hook if `free_fn` or `hooked`, else by us */
+    void *memory;     /* allocated: by the user's hook if `hooked`, else of the worker's pool */
     bool rndv;        /* the data is at the sender */
     bool raw;         /* `desc` is a ucp_tag_message_h of a raw endpoint */
     bool fetching;    /* a receive works on `desc` */
     bool returned;    /* it was received and given back: waits before those that were not */
-    bool hooked;
+    bool hooked;              /* `free_fn`, nullable, gives `memory` back */
     struct hws__multi *multi; /* a multi-buffer message, see multi.h */
     uint64_t sequence;        /* of the multi-buffer message that it is a part of */
     _Atomic uint8_t credit;   /* the sort that its credit is of, and 1; 0: none is held */
@@ -53,7 +53,10 @@ struct hws__message *hws__message_take(struct hws__worker *w, uint32_t kind);
 bool hws__message_ready(struct hws__worker *w, uint32_t kind);
 /** Give it to the user: an id that lives until it is closed, or the worker is. Owner only. */
 hws_id hws__message_publish(struct hws__message *m);
-/** Copy the data out of UCX's hands (or anybody's, if `recv_attr` is 0), or note that UCX keeps it for us. Returns a UCX status. */
+/**
+ * Copy the data out of UCX's hands (or anybody's, if `recv_attr` is 0), or note that UCX keeps it for us.
+ * @return UCS_OK, UCS_INPROGRESS (UCX keeps it) or UCS_ERR_NO_MEMORY
+ */
 int hws__message_fill(struct hws__message *m, struct hws__uworker *u, void *data, uint64_t length,
                       uint64_t recv_attr);
 /** Give it back, with whatever it holds. Owner only. */
@@ -68,11 +71,14 @@ void hws__messages_drop(struct hws__worker *w);
 /** Receive a raw endpoint's message into nothing (raw.c). */
 void hws__raw_drop(struct hws__message *m);
 /**
- * Copy what waits for a receiver out of the hands of a UCX worker whose connection is over. False: the user holds more of
- * it, or there is no memory.
+ * Copy what waits for a receiver out of the hands of a UCX worker whose connection is over. False: the user holds
+ * more of it, or there is no memory.
  */
 bool hws__messages_let_go(struct hws__uworker *u);
-/** Give the descriptors of a UCX worker back that is about to be destroyed. */
+/**
+ * Give UCX its descriptor back, whose UCX worker leaves: data that has come is copied, what is still at the sender
+ * can be fetched no more. Owner only.
+ */
 void hws__message_orphan(struct hws__message *m);
 
 #endif

@@ -552,7 +552,7 @@ void hws__multi_refused(struct hws__endpoint *ep, uint64_t sequence, int32_t cod
         struct hws__op *op = hws__container(n, struct hws__op, link);
         struct outgoing *out = op->extra;
 
-        /* An operation whose list is all there is has no record, and its tag in the same place. */
+        /* One whose list is all there is has the list there and a request of UCX's, not this record. */
         if (op->kind == HWS_EVENT_MULTI_SEND && op->stage == HWS__STAGE_UCX && op->ucx == NULL &&
             out->sequence == sequence) {
             out->status = code < 0 ? code : HWS_E_TOO_BIG;

@@ -19,7 +19,7 @@ int32_t hws__post_not_free(struct hws__post *p, hws_id *out);
 void hws__post_result(const struct hws__post *p);
 /** The rest of a posting that ran and did not fail: its event, its deadline. */
 int32_t hws__post_settle(struct hws__post *p, int32_t r, hws_id *out);
-/** The same of something without a deadline. */
+/** Whether who sleeps at the worker must be woken: there is what only progress moves on. */
 bool hws__wants_wake(const struct hws__worker *w);
 
 /** Take an operation that runs the posting again later. As hws__post.run, but for HWS_DONE. */

@@ -672,7 +672,7 @@ int hws__sleep(struct hws__worker *w, uint64_t timeout_ns, int extra_fd)
         sched_yield();
     }
     if (extra_fd >= 0) {
-        n += look_at_cold(w);
+        (void)look_at_cold(w);
     }
     return done;
 }

@@ -2,8 +2,9 @@
  * Remote keys: a peer's registered memory, as one endpoint reaches it.
  *
  * UCX's key belongs to the UCX endpoint and to the UCX worker under it: it is destroyed before the
- * endpoint is closed, or, while operations use it, when the last of them has ended, at the latest
- * before the UCX worker goes. The id lives until it is closed or the endpoint is gone.
+ * endpoint is closed, or, while operations use it, when the last of them has ended, or, while the user
+ * has a pointer by it, when its id is closed; at the latest before the UCX worker goes. The id lives
+ * until it is closed or the endpoint is gone.
  */
 #ifndef HWS_CORE_RKEY_H
 #define HWS_CORE_RKEY_H
@@ -22,7 +23,7 @@ struct hws__rkey {
     struct hws__uworker *uworker;
     ucp_rkey_h ucx;        /* null: messages, or the endpoint was cut */
     uint64_t base, length; /* at the peer */
-    char *direct;          /* where that is in this process */
+    char *direct;          /* HWS__WAY_DIRECT: where that is in this process */
     hws_id memory;         /* the peer's names for it */
     uint64_t key;
     uint32_t memory_kind;
@@ -32,9 +33,9 @@ struct hws__rkey {
     bool pinned;   /* the user has a pointer: stays mapped until the key is closed */
 };
 
-/** The key of an id under ownership, its endpoint open; or null with `*error` set. */
+/** The key of an id under ownership, usable: its endpoint is open, or lets a posting go on. Null with `*error` set. */
 struct hws__rkey *hws__rkey_ready(hws_id id, int32_t *error);
-/** Whether `length` bytes at `address` are inside; else sets the last error. */
+/** 0 if `length` bytes at `address` are inside, else HWS_E_INVALID with the last error set. */
 int32_t hws__rkey_bounds(const struct hws__rkey *k, uint64_t address, uint64_t length);
 
 static inline void hws__rkey_use(struct hws__rkey *k)

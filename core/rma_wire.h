@@ -4,7 +4,7 @@
  *   asks                                   answers
  *   PUT (address) data, in pieces          -
  *   PUT with NOTIFY, last piece            - (an event at the peer)
- *   GET (address, length, op)              DATA (offset, op) data, in pieces; or VALUE with a status
+ *   GET (address, length, op)              DATA (offset, op) data, in pieces
  *   ATOMIC (address, operands, op)         VALUE (the old one), if it fetches
  *
  * The peer names the memory by its id and a random number: both must be right, and the piece inside
@@ -31,7 +31,7 @@ enum hws__rma_type {
 /** The header, little endian. */
 struct hws__rma_msg {
     uint8_t type, flags, action, size;
-    int32_t status;
+    uint32_t zero;
     uint64_t memory, key;
     uint64_t address; /* at the owner of the memory; of DATA: offset in the answer */
     uint64_t length;  /* of the whole operation, bytes */
