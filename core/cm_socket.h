@@ -18,14 +18,17 @@ void hws__cm_unwatch(struct hws__uworker *u, ucp_ep_h ucx);
 /** The local port of an endpoint that connects; 0: there is none. */
 uint16_t hws__cm_port(ucp_ep_h ucx);
 
-/** A dial was begun from a port: keep its socket from programs that this one starts, and from what would make UCX abort. */
+/**
+ * A dial was begun from a port: keep its socket from programs that this one starts, and from what would make UCX
+ * abort.
+ */
 void hws__cm_dialled(uint16_t port, const struct sockaddr_storage *peer);
 /** A listener on a port took a client in: keep its socket from programs that this one starts. */
 void hws__cm_accepted(uint16_t port, const struct sockaddr_storage *client);
 
 /**
- * Whether somebody took in the connection from a port to a peer that failed, and is not closed yet. UCX says the same of one
- * that nobody took in.
+ * Whether somebody took in the connection from a port to a peer that failed, and is not closed yet. UCX says the same
+ * of one that nobody took in.
  */
 bool hws__cm_answered(uint16_t port, const struct sockaddr_storage *peer);
 

@@ -240,8 +240,8 @@ static int32_t meaning(const struct hws__endpoint *ep, int32_t status, bool by_t
     }
 }
 
-/* A TCP worker that ran out of descriptors can never be connected to again, and an outdated one has no device towards the
- * peer: the next dial gets a new one. True if it is so. */
+/* A TCP worker that ran out of descriptors can never be connected to again, and an outdated one has no device towards
+ * the peer: the next dial gets a new one. True if it is so. */
 static bool replaced(struct hws__endpoint *ep, bool outdated)
 {
     struct hws__uworker *u = ep->uworker;

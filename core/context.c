@@ -24,8 +24,8 @@
 #define SHM_FLOOR (UINT64_C(4) << 20)
 /* UCX's option to take network devices that are bridges. */
 #define BRIDGES "TCP_BRIDGE_ENABLE"
-/* UCX's option by which it looks for lanes once more when a connection stands, among all devices. It takes the one of the best
- * speed then, though the peer may not be behind it. */
+/* UCX's option by which it looks for lanes once more when a connection stands, among all devices. It takes the one of
+ * the best speed then, though the peer may not be behind it. */
 #define ALL_DEVICES "CM_USE_ALL_DEVICES"
 /* How long a look at the machine's resources is good for. */
 #define CAP_AGE_NS 50000000u

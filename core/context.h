@@ -93,7 +93,10 @@ int32_t hws__context_close(hws_id id);
 bool hws__context_family(const struct hws__context *c, int family);
 /** A worker will be opened: keeps the context `id` from ending meanwhile. 0, or the code. */
 int32_t hws__context_enter(struct hws__context *c, hws_id id);
-/** Of a worker that is owned: keep its context until hws__context_let_go(), whatever closes meanwhile. False: it closes. */
+/**
+ * Of a worker that is owned: keep its context until hws__context_let_go(), whatever closes meanwhile. False: it
+ * closes.
+ */
 bool hws__context_hold(struct hws__context *c);
 /** May end the context. */
 void hws__context_let_go(struct hws__context *c);

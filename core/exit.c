@@ -114,10 +114,10 @@ void hws__exit_before_libraries(void)
 }
 
 /*
- * As late as can be, since the program's own handlers may close what they opened. A library's handler that is registered
- * as the program starts runs with the library's destructors: these come before those of libraries that were opened later,
- * as UCX is. One that is registered later, or in the program itself, runs before all destructors of libraries, and after
- * the handlers that the program registers then.
+ * As late as can be, since the program's own handlers may close what they opened. A library's handler that is
+ * registered as the program starts runs with the library's destructors: these come before those of libraries that
+ * were opened later, as UCX is. One that is registered later, or in the program itself, runs before all destructors
+ * of libraries, and after the handlers that the program registers then.
  */
 __attribute__((constructor(101))) static void register_exit(void)
 {

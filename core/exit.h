@@ -14,8 +14,8 @@ void hws__ucx_begin(void);
 void hws__ucx_end(void);
 
 /**
- * Around fork(): none of these calls is under way, so that the child does not get UCX's tables half changed: its own end
- * runs UCX's destructors. The second in parent and child.
+ * Around fork(): none of these calls is under way, so that the child does not get UCX's tables half changed: its own
+ * end runs UCX's destructors. The second in parent and child.
  */
 void hws__fork_begin(void);
 void hws__fork_end(void);

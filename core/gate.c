@@ -28,7 +28,8 @@
 
 /* UCX's thread accepts some five connections in such a moment. */
 #define MOMENT_NS 200000
-/* And no more than these, and one, if who shuts the gate again is held up: fewer than CONNECT_FDS. At first more may wait. */
+/* And no more than these, and one, if who shuts the gate again is held up: fewer than CONNECT_FDS. At first more may
+ * wait. */
 #define WAITING 15
 #define BUSY_NS UINT64_C(5000000)
 #define IDLE_NS UINT64_C(50000000)

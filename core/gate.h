@@ -1,11 +1,11 @@
 /*
  * While descriptors are short, connections are let in a few at a time.
  *
- * UCX accepts whatever connects to a listener, on a thread of its own and as fast as it comes, and each connection takes a
- * descriptor. A burst may take the last: then a UCX worker that is just being made, or an endpoint that opens or closes,
- * ends the process on UCX 1.22 (it looks into /sys as it goes); a connection that gets half way loses a TCP worker
- * its socket (acceptor.h), and ends a peer with UCX 1.13.1. So the sockets of listeners are kept from UCX then, but for
- * moments, as long as there is room for what comes; the others wait in the kernel's backlog.
+ * UCX accepts whatever connects to a listener, on a thread of its own and as fast as it comes, and each connection
+ * takes a descriptor. A burst may take the last: then a UCX worker that is just being made, or an endpoint that opens
+ * or closes, ends the process on UCX 1.22 (it looks into /sys as it goes); a connection that gets half way loses a
+ * TCP worker its socket (acceptor.h), and ends a peer with UCX 1.13.1. So the sockets of listeners are kept from UCX
+ * then, but for moments, as long as there is room for what comes; the others wait in the kernel's backlog.
  */
 #ifndef HWS_CORE_GATE_H
 #define HWS_CORE_GATE_H
@@ -30,7 +30,10 @@ struct hws__gate {
 
 /** A listener that listens now. Owner only. */
 void hws__gate_join(struct hws__listener *l);
-/** Before it is destroyed: no event of its sockets comes, and none waits. Progresses the main UCX worker. Owner only. */
+/**
+ * Before it is destroyed: no event of its sockets comes, and none waits. Progresses the main UCX worker. Owner
+ * only.
+ */
 void hws__gate_leave(struct hws__listener *l);
 
 /** Let nobody in until hws__gate_let_go(). Any thread. */
@@ -42,7 +45,10 @@ bool hws__gate_hold_if_short(void);
 /** Whether descriptors are short: then the gates are shut. Any thread. */
 bool hws__gate_is_short(void);
 
-/** Whether there is room for a connection that asks, or is to be dialled; it counts as under way for a while. Any thread. */
+/**
+ * Whether there is room for a connection that asks, or is to be dialled; it counts as under way for a while. Any
+ * thread.
+ */
 bool hws__gate_admits(void);
 
 #endif

@@ -92,7 +92,8 @@ struct tail {
     uint64_t length;
 };
 
-/* A hello came back: UCX sends nothing before the listener's UCX worker has answered. An error is reported by the endpoint's handler. */
+/* A hello came back: UCX sends nothing before the listener's UCX worker has answered. An error is reported by the
+ * endpoint's handler. */
 static void given_back(struct outgoing *o, ucs_status_t status)
 {
     struct hws__endpoint *ep = status == UCS_OK ? hws__obj_find(&hws__objects, o->endpoint) : NULL;

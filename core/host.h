@@ -20,8 +20,10 @@ uint32_t hws__host_network(void);
 /** Bytes free in /dev/shm; UINT64_MAX if that cannot be told. */
 uint64_t hws__dev_shm_free(void);
 
-/** Whether the kernel gives the System V segments of an isolated worker: some sandboxes refuse, and number and length are
- * bounded. Makes no more than that sure: others may take them. */
+/**
+ * Whether the kernel gives the System V segments of an isolated worker: some sandboxes refuse, and number and length
+ * are bounded. Makes no more than that sure: others may take them.
+ */
 bool hws__segments_possible(void);
 
 /** Bytes of memory this process may still take: the machine's, or its control group's if less. */

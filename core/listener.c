@@ -74,9 +74,9 @@ static enum hws__device main_device(const struct hws__endpoint *ep)
         &ep->request_peer);
 }
 
-/* By TCP: on the main UCX worker, unless that ran out of descriptors once and cannot be connected to any more, or looks at
- * all devices and would not agree on one with a client that looks at one. The other TCP worker looks at one: who looks
- * at all is turned away from it, and dials again from one. */
+/* By TCP: on the main UCX worker, unless that ran out of descriptors once and cannot be connected to any more, or
+ * looks at all devices and would not agree on one with a client that looks at one. The other TCP worker looks at one:
+ * who looks at all is turned away from it, and dials again from one. */
 static void place_tcp(struct hws__endpoint *ep)
 {
     struct hws__uworker *u = ep->worker->main;

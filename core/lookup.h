@@ -31,8 +31,9 @@ struct hws__lookup {
 };
 
 /**
- * Have the name resolved, then `told` called under the worker's ownership, which ends in hws__lookup_free(). It counts in
- * hws__worker.jobs until then. False: there is no thread to do it; the lookup stays the caller's. Owner only.
+ * Have the name resolved, then `told` called under the worker's ownership, which ends in hws__lookup_free(). It
+ * counts in hws__worker.jobs until then. False: there is no thread to do it; the lookup stays the caller's. Owner
+ * only.
  */
 bool hws__lookup_begin(struct hws__lookup *l);
 /** The answer is not wanted any more, and the worker need not wait for it. Owner only. */

@@ -35,7 +35,7 @@ struct hws__message {
     bool raw;         /* `desc` is a ucp_tag_message_h of a raw endpoint */
     bool fetching;    /* a receive works on `desc` */
     bool returned;    /* it was received and given back: waits before those that were not */
-    bool hooked;              /* `free_fn`, nullable, gives `memory` back */
+    bool hooked;      /* `free_fn`, nullable, gives `memory` back */
     struct hws__multi *multi; /* a multi-buffer message, see multi.h */
     uint64_t sequence;        /* of the multi-buffer message that it is a part of */
     _Atomic uint8_t credit;   /* the sort that its credit is of, and 1; 0: none is held */

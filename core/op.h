@@ -91,8 +91,8 @@ struct hws__op {
     uint64_t done_length;
     uint64_t done_tag;
     const char *detail;
-    /* What the event's detail is on success, and after HWS_E_CUDA. It may be gone with the worker before the operation is
-     * claimed; `tag` is the id of the buffer then. */
+    /* What the event's detail is on success, and after HWS_E_CUDA. It may be gone with the worker before the
+     * operation is claimed; `tag` is the id of the buffer then. */
     const void *record;
     struct hws__message *multi; /* of a multi-buffer receive that waits for parts */
     void *ucx;                  /* the UCX request */

@@ -68,7 +68,8 @@ static struct hws__endpoint *about(const struct hws__notice *t)
                : NULL;
 }
 
-/* The first of an endpoint that had no turn in this round. What is about no endpoint does not wait. The list has one. */
+/* The first of an endpoint that had no turn in this round. What is about no endpoint does not wait. The list has
+ * one. */
 static struct hws__list *take_turns(struct hws__worker *w, struct hws__list *due)
 {
     for (struct hws__list *n = due->next;; n = n->next) {
@@ -290,9 +291,9 @@ static int finish_sweep(struct hws__worker *w)
 }
 
 /*
- * A UCX worker that is swept alone is looked at so often in a sweep that finds nothing: a message which is waited for is
- * found without the rest of the sweep between two looks. Not over TCP: each look calls the kernel, next to which the
- * rest is nothing, and who waits for a connection must come to hws__spin_yield() soon.
+ * A UCX worker that is swept alone is looked at so often in a sweep that finds nothing: a message which is waited for
+ * is found without the rest of the sweep between two looks. Not over TCP: each look calls the kernel, next to which
+ * the rest is nothing, and who waits for a connection must come to hws__spin_yield() soon.
  */
 #define LOOKS 16
 

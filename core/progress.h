@@ -102,7 +102,10 @@ int hws__sleep(struct hws__worker *w, uint64_t timeout_ns, int extra_fd);
 /** Progress until nothing is left, then arm; 0 or HWS_E_BUSY. */
 int32_t hws__arm(struct hws__worker *w);
 
-/** Something new is due then: who sleeps in the worker, or waits for its descriptor, wakes in time for it. Owner only. */
+/**
+ * Something new is due then: who sleeps in the worker, or waits for its descriptor, wakes in time for it. Owner
+ * only.
+ */
 void hws__due_at(struct hws__worker *w, uint64_t when);
 /** Wake the threads that sleep in the worker, if any. Any thread. */
 void hws__wake(struct hws__worker *w);
@@ -147,7 +150,10 @@ static inline void hws__spin_yield(const struct hws__worker *w)
  */
 void hws__refused_by_ucx(struct hws__uworker *u);
 
-/** No wait is a cancellation point of POSIX threads: what it counts must be counted back. What to set the state back to. */
+/**
+ * No wait is a cancellation point of POSIX threads: what it counts must be counted back. What to set the state back
+ * to.
+ */
 static inline int hws__uncancellable(void)
 {
     int state;
@@ -176,7 +182,10 @@ int32_t hws__on_worker(struct hws__worker *w, void (*fn)(struct hws__worker *, v
 /** The same, but not inside UCX. */
 int32_t hws__on_worker_outside(struct hws__worker *w, void (*fn)(struct hws__worker *, void *),
                                hws_id id);
-/** Ask the owner to close or abort the object `id`, if `o` still is that: needs no memory, so it cannot fail. Any thread. */
+/**
+ * Ask the owner to close or abort the object `id`, if `o` still is that: needs no memory, so it cannot fail. Any
+ * thread.
+ */
 void hws__ask(struct hws__worker *w, struct hws__obj *o, hws_id id, uint32_t what);
 /** Hand an operation to the owner. */
 void hws__submit(struct hws__worker *w, struct hws__op *op);

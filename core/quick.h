@@ -1,8 +1,8 @@
 /*
- * The short way of a send, and of a receive that has to wait. A message that UCX takes at once, on an
- * endpoint that no other thread uses just now, needs no hws__post to describe it: the call looks at
- * everything that could be out of the ordinary, hands the message to UCX and counts it. Whatever is out of the ordinary goes the general
- * way of post.h, before anything was done; a message that UCX keeps becomes an operation like any other.
+ * The short way of a send, and of a receive that has to wait. A message that UCX takes at once, on an endpoint that
+ * no other thread uses just now, needs no hws__post to describe it: the call looks at everything that could be out of
+ * the ordinary, hands the message to UCX and counts it. Whatever is out of the ordinary goes the general way of
+ * post.h, before anything was done; a message that UCX keeps becomes an operation like any other.
  */
 #ifndef HWS_CORE_QUICK_H
 #define HWS_CORE_QUICK_H

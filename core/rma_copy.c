@@ -1,6 +1,6 @@
 /*
- * Direct access: copies. Of long ones a piece in each sweep, so that whoever posts is not held up, messages and deadlines
- * are minded meanwhile, and a cancel takes effect.
+ * Direct access: copies. Of long ones a piece in each sweep, so that whoever posts is not held up, messages and
+ * deadlines are minded meanwhile, and a cancel takes effect.
  */
 #include "progress.h"
 #include "rma.h"

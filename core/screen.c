@@ -16,8 +16,8 @@
  * somebody who refuses. */
 #define HEADER 16
 #define STATUS 8
-/* What follows: the peer's number of the endpoint in 8 bytes, then a version, 0 or 1, in the upper three bits; by that version,
- * where the worker's address begins, with a version of its own, 0 or 1, in the lower four. */
+/* What follows: the peer's number of the endpoint in 8 bytes, then a version, 0 or 1, in the upper three bits; by
+ * that version, where the worker's address begins, with a version of its own, 0 or 1, in the lower four. */
 #define VERSION (HEADER + 8)
 #define VERSION_TOO_HIGH 0xc0
 #define VERSION_1 0x20

@@ -61,8 +61,8 @@ void hws__sockets_silent(int efd, struct hws__hosts *hosts);
 bool hws__sockets_has_host(const struct hws__hosts *hosts, const struct sockaddr_storage *peer);
 
 /**
- * Keep one of UCX's sockets, which it opens without that flag, from programs that this one starts: with a copy in another process
- * the peer would not learn of this one's end, and a port would stay taken.
+ * Keep one of UCX's sockets, which it opens without that flag, from programs that this one starts: with a copy in
+ * another process the peer would not learn of this one's end, and a port would stay taken.
  */
 void hws__sockets_close_on_exec(int fd);
 

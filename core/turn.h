@@ -20,7 +20,10 @@ static inline _Atomic uintptr_t *hws__turn_mark(struct hws__worker *w)
     return &w->turns[(unsigned)sched_getcpu() % HWS__TURNS];
 }
 
-/** Whether another waiter of the worker should run now on this core. Asked by waiters only, with or without ownership. */
+/**
+ * Whether another waiter of the worker should run now on this core. Asked by waiters only, with or without
+ * ownership.
+ */
 static inline bool hws__turn_over(struct hws__worker *w)
 {
     _Atomic uintptr_t *mark;

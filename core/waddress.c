@@ -394,8 +394,8 @@ void hws__address_hello(struct hws__uworker *u, const void *address, uint64_t le
 #define ENOUGH_FDS 128
 
 /*
- * For a dial that was given up. It stays for the time of a hello: with UCX 1.22 one that is closed at once takes the next
- * endpoint to that peer along in some cases.
+ * For a dial that was given up. It stays for the time of a hello: with UCX 1.22 one that is closed at once takes the
+ * next endpoint to that peer along in some cases.
  */
 static bool skip_dial(struct hws__uworker *u, const void *address)
 {

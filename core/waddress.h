@@ -11,14 +11,14 @@
 #define HWS__ADDRESSED_PLAIN 0
 #define HWS__ADDRESSED_SHM 1
 #define HWS__ADDRESSED_HELLO 2
-/* Not handed out: peers with a hello are dialled from it. UCX makes one connection of two dials that meet, and of one that
- * meets an endpoint for the answer; by UCX workers of their own each has its own. */
+/* Not handed out: peers with a hello are dialled from it. UCX makes one connection of two dials that meet, and of one
+ * that meets an endpoint for the answer; by UCX workers of their own each has its own. */
 #define HWS__ADDRESSED_DIALS 3
 
 /**
- * A hello of a peer that knows our address came with the peer's own and the number of its dial (pairing.h): the endpoint is
- * made after the sweep. UCX's endpoint for replies will not do: it has no error handler, and UCX frees it when the
- * peer is gone. In UCX callbacks.
+ * A hello of a peer that knows our address came with the peer's own and the number of its dial (pairing.h): the
+ * endpoint is made after the sweep. UCX's endpoint for replies will not do: it has no error handler, and UCX frees it
+ * when the peer is gone. In UCX callbacks.
  */
 void hws__address_hello(struct hws__uworker *u, const void *address, uint64_t length,
                         uint64_t number, const void *hello, uint64_t hello_length);

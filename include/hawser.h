@@ -370,12 +370,12 @@ typedef struct hws_context_opts {
 } hws_context_opts;
 
 /**
- * Open a context: one UCX instance with its configuration. UCX's TCP_KEEPIDLE, TCP_KEEPINTVL and TCP_KEEPCNT (in `config`
- * or the environment) say how long a peer over TCP may be silent before its connection is given up: at most the first and
- * as many intervals as the last; where none is set, a second and a half, 2 to 2.5 s while nothing is on its way, when connections
- * to other hosts are looked at twice a second (5 s where both ends have one address: a peer's death is told of at once there).
- * A TLS that leaves out every network ("sm") does so for data: connections are still made by TCP, and a peer that no shared
- * memory reaches is HWS_E_UNREACHABLE.
+ * Open a context: one UCX instance with its configuration. UCX's TCP_KEEPIDLE, TCP_KEEPINTVL and TCP_KEEPCNT (in
+ * `config` or the environment) say how long a peer over TCP may be silent before its connection is given up: at most
+ * the first and as many intervals as the last; where none is set, a second and a half, 2 to 2.5 s while nothing is on
+ * its way, when connections to other hosts are looked at twice a second (5 s where both ends have one address: a
+ * peer's death is told of at once there). A TLS that leaves out every network ("sm") does so for data: connections
+ * are still made by TCP, and a peer that no shared memory reaches is HWS_E_UNREACHABLE.
  * @param opts      nullable
  * @param[out] out  the id
  * @return 0, HWS_E_CONFIG (the text names the key), HWS_E_NO_UCX, HWS_E_NO_SODIUM, HWS_E_NO_DEVICE
@@ -706,15 +706,14 @@ HWS_API int32_t hws_endpoint_query(hws_id endpoint, hws_endpoint_info *out);
  * progress on a worker of the context, also in callbacks. The context that was registered with last
  * counts; it must live until the memory's id is closed, or the context if nothing was registered.
  *
- * With HWS_OP_STREAM what a call sends (also hws_put(), hws_put_notify() and hws_plan_post()) starts
- * when all work of hws_op_opts.stream is done, a CUstream or cudaStream_t: null is the default stream,
- * CU_STREAM_PER_THREAD is refused (HWS_E_INVALID), as are other operations. The call does not block,
- * nor does the progress of others: a thread of the library calls cuStreamSynchronize(), for one
- * stream after the other, in the CUDA context of the caller. HWS_E_CUDA: there is no usable libcuda. Until then the operation is pending like any other: deadline, cancel and
- * failure end it at once, a flush or close of its endpoint waits for it. A message takes its place in
- * the order when it starts: those sent later without a stream may overtake it. When CUDA fails, the
- * final status is HWS_E_CUDA and the event's text names CUDA's error. A worker is closed when the
- * streams that its operations waited for are done.
+ * With HWS_OP_STREAM what a call sends (also hws_put(), hws_put_notify() and hws_plan_post()) starts when all work of
+ * hws_op_opts.stream is done, a CUstream or cudaStream_t: null is the default stream, CU_STREAM_PER_THREAD is refused
+ * (HWS_E_INVALID), as are other operations. The call does not block, nor does the progress of others: a thread of the
+ * library calls cuStreamSynchronize(), for one stream after the other, in the CUDA context of the caller. HWS_E_CUDA:
+ * there is no usable libcuda. Until then the operation is pending like any other: deadline, cancel and failure end it
+ * at once, a flush or close of its endpoint waits for it. A message takes its place in the order when it starts:
+ * those sent later without a stream may overtake it. When CUDA fails, the final status is HWS_E_CUDA and the event's
+ * text names CUDA's error. A worker is closed when the streams that its operations waited for are done.
  */
 
 /** hws_op_opts.flags */
