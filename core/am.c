@@ -595,9 +595,68 @@ int32_t hws_am_recv(hws_id buffer_id, void *buffer, uint64_t length, const hws_o
     return hws__post(&p, opts, op);
 }
 
+static int32_t read_options(const struct hws__worker *w, hws_id worker, const hws_am_opts *opts,
+                            hws_am_opts *o)
+{
+    int32_t r = hws__options(o, sizeof *o, opts, "active message");
+
+    if (r < 0) {
+        return r;
+    }
+    if (o->flags & ~(uint32_t)(HWS_AM_DEFER | HWS_AM_BUFFER | HWS_AM_HOLD)) {
+        return hws__fail(HWS_E_INVALID, worker, "unknown flags %#x", o->flags);
+    }
+    if (o->reserved != 0) {
+        return hws__fail(HWS_E_NEWER, worker, "active message options: `reserved` is set");
+    }
+    if (o->memory_kind == HWS_MEMORY_CUDA) {
+        return hws__fail(HWS_E_BUFFER_KIND, worker,
+                         "messages arrive in host memory: HWS_AM_DEFER, then hws_am_recv()");
+    }
+    return hws__cuda_usable(w->context, worker, o->memory_kind);
+}
+
+/* What the options say; `*out` is null if they unset the handler. */
+static int32_t handler_new(hws_id worker, const hws_am_opts *o, struct hws__am_handler **out)
+{
+    struct hws__am_handler h = {.flags = o->flags,
+                                .memory_kind = o->memory_kind,
+                                .alloc = o->alloc,
+                                .free = o->free,
+                                .alloc_arg = o->alloc_arg};
+    int32_t r = hws__sink_set(&h.sink, &o->sink);
+
+    *out = NULL;
+    if (r < 0 || hws__sink_none(&h.sink)) {
+        return r;
+    }
+    h.plain =
+        o->sink.callback != NULL && (o->flags & ~(uint32_t)HWS_AM_DEFER) == 0 && o->alloc == NULL;
+    if ((*out = malloc(sizeof **out)) == NULL) {
+        return hws__fail(HWS_E_NO_MEMORY, worker, "handler");
+    }
+    **out = h;
+    hws__sink_feed(&h.sink, worker);
+    return HWS_OK;
+}
+
+/* Owner only. */
+static void replace_handler(struct hws__worker *w, uint32_t am_id, struct hws__am_handler *h)
+{
+    free(w->handlers[am_id]);
+    w->handlers[am_id] = h;
+    for (struct hws__list *n = w->uworkers.next; n != &w->uworkers; n = n->next) {
+        struct hws__uworker *u = hws__container(n, struct hws__uworker, link);
+
+        if (u->raw) {
+            hws__raw_handler(u, am_id, h != NULL);
+        }
+    }
+}
+
 int32_t hws_am_handler(hws_id worker, uint32_t am_id, const hws_am_opts *opts)
 {
-    struct hws__am_handler h, *slot;
+    struct hws__am_handler *h;
     struct hws__worker *w;
     hws_am_opts o;
     bool nested;
@@ -610,58 +669,21 @@ int32_t hws_am_handler(hws_id worker, uint32_t am_id, const hws_am_opts *opts)
     if (am_id > HWS_AM_ID_MAX) {
         return hws__fail(HWS_E_INVALID, worker, "am_id %u, at most %u", am_id, HWS_AM_ID_MAX);
     }
-    if ((r = hws__options(&o, sizeof o, opts, "active message")) < 0 ||
-        (r = hws__sink_set(&h.sink, &o.sink)) < 0) {
+    if ((r = read_options(w, worker, opts, &o)) < 0 || (r = handler_new(worker, &o, &h)) < 0) {
         return r;
-    }
-    if (o.flags & ~(uint32_t)(HWS_AM_DEFER | HWS_AM_BUFFER | HWS_AM_HOLD)) {
-        return hws__fail(HWS_E_INVALID, worker, "unknown flags %#x", o.flags);
-    }
-    if (o.reserved != 0) {
-        return hws__fail(HWS_E_NEWER, worker, "active message options: `reserved` is set");
-    }
-    if (o.memory_kind == HWS_MEMORY_CUDA) {
-        return hws__fail(HWS_E_BUFFER_KIND, worker,
-                         "messages arrive in host memory: HWS_AM_DEFER, then hws_am_recv()");
-    }
-    if ((r = hws__cuda_usable(w->context, worker, o.memory_kind)) < 0) {
-        return r;
-    }
-    h.flags = o.flags;
-    h.plain =
-        o.sink.callback != NULL && (o.flags & ~(uint32_t)HWS_AM_DEFER) == 0 && o.alloc == NULL;
-    h.memory_kind = o.memory_kind;
-    h.alloc = o.alloc;
-    h.free = o.free;
-    h.alloc_arg = o.alloc_arg;
-    hws__sink_feed(&h.sink, worker);
-    slot = hws__sink_none(&h.sink) ? NULL : malloc(sizeof *slot);
-    if (slot == NULL && !hws__sink_none(&h.sink)) {
-        return hws__fail(HWS_E_NO_MEMORY, worker, "handler");
-    }
-    if (slot != NULL) {
-        *slot = h;
     }
     if ((r = hws__own_call(w, worker, &nested)) < 0) {
-        free(slot);
+        free(h);
         return r;
     }
-    if (atomic_load(&w->obj.id) != worker) {
-        hws__disown(w, nested);
-        free(slot);
-        return hws__id_error(&hws__objects, worker, HWS_KIND_WORKER);
-    }
-    free(w->handlers[am_id]);
-    w->handlers[am_id] = slot;
-    for (struct hws__list *n = w->uworkers.next; n != &w->uworkers; n = n->next) {
-        struct hws__uworker *u = hws__container(n, struct hws__uworker, link);
-
-        if (u->raw) {
-            hws__raw_handler(u, am_id, slot != NULL);
-        }
+    if (atomic_load(&w->obj.id) == worker) {
+        replace_handler(w, am_id, h);
+    } else {
+        free(h);
+        r = hws__id_error(&hws__objects, worker, HWS_KIND_WORKER);
     }
     hws__disown(w, nested);
-    return HWS_OK;
+    return r;
 }
 
 int32_t hws_am_header_max(hws_id worker, uint64_t *out)
