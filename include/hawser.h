@@ -21,7 +21,12 @@
  * value; every option structure starts with `struct_size` and is all zero by default.
  *
  * RESULTS. Functions return int32_t: 0 or positive is success, negative a code HWS_E_*. After a
- * negative result hws_last_error() gives the details, on the thread that made the call.
+ * negative result hws_last_error() gives the details, on the thread that made the call. Each function
+ * names the codes that say something of it alone. Not named again are HWS_E_INVALID (a null pointer, an
+ * unknown flag, a number out of range), HWS_E_NEWER (an option of a later version), what a process may
+ * lack (HWS_E_NO_MEMORY, HWS_E_NO_RESOURCE, HWS_E_TOO_MANY), HWS_E_CLOSING (what the id names, or what
+ * it is part of, is being closed) and "the id's error": HWS_E_BAD_ID (it never named anything),
+ * HWS_E_STALE (that is gone), HWS_E_KIND (that is of another kind), HWS_E_FORKED.
  *
  * TAGS. `@thread any`: callable from every thread at any time, also inside a callback.
  * `@thread outside`: not inside a callback (HWS_E_DEADLOCK). `@blocks no`: returns at once. What blocks
@@ -385,8 +390,8 @@ typedef struct hws_context_opts {
 HWS_API int32_t hws_context_open(const hws_context_opts *opts, hws_id *out);
 
 /**
- * Close any object: context, worker, listener, endpoint, queue, message, buffer, or forget an
- * operation whose result nobody will fetch. Children end first; the operations of an endpoint are
+ * Close any object: context, worker, listener, endpoint, queue, memory, remote key, message, buffer,
+ * plan, or forget an operation whose result nobody will fetch. Children end first; the operations of an endpoint are
  * completed by a flush until the deadline of the endpoint, then aborted; sends that were cancelled
  * are not waited for. The object's CLOSED event is its last; only an operation that another thread was
  * posting in that moment may end after it. Calling it again on an object that is being closed gives 0.
@@ -547,7 +552,8 @@ typedef struct hws_listener_opts {
  *                  IPv6 addresses carries no IPv4 connections
  * @param port      0: any free port, see hws_listener_info()
  * @param[out] out  the id
- * @return 0, HWS_E_ADDRESS_IN_USE, HWS_E_INVALID (the address), HWS_E_UNREACHABLE
+ * @return 0, HWS_E_ADDRESS_IN_USE, HWS_E_INVALID (the address), HWS_E_UNREACHABLE (no device has it),
+ *         HWS_E_UNSUPPORTED (IPv6, see host)
  * @thread any  @blocks for microseconds while another thread progresses the worker
  * @owns copies everything in opts  @since 0.1  @ucx ucp_listener_create
  */
@@ -778,7 +784,8 @@ HWS_API int32_t hws_cancel(hws_id op);
  * @param timeout_ns  0: make progress once and look
  * @param[out] event  the final event; nullable
  * @return 0 (the operation ended: see event->status; without `event` its negative status is
- *         returned), HWS_E_TIMED_OUT (it goes on), HWS_E_DEADLOCK in a callback
+ *         returned), HWS_E_TIMED_OUT (it goes on), HWS_E_INVALID (its result goes to a callback, a queue
+ *         or nowhere), HWS_E_DEADLOCK in a callback
  * @thread outside  @blocks up to timeout_ns  @owns the buffer is the caller's again  @since 0.1
  */
 HWS_API int32_t hws_wait(hws_id op, uint64_t timeout_ns, hws_event *event);
@@ -794,7 +801,8 @@ HWS_API int32_t hws_wait(hws_id op, uint64_t timeout_ns, hws_event *event);
  * @param mode        HWS_WAIT_ANY or HWS_WAIT_ALL
  * @param[out] events array of `count` events; nullable
  * @return how many ended in this call, HWS_E_TIMED_OUT if the mode was not fulfilled (those that
- *         ended are taken all the same), HWS_E_INVALID for operations of different workers
+ *         ended are taken all the same), HWS_E_INVALID for operations of different workers, or as
+ *         hws_wait(); then none is taken
  * @thread outside  @blocks up to timeout_ns  @owns buffers of ended operations come back  @since 0.1
  */
 HWS_API int32_t hws_wait_many(hws_id *ops, uint32_t count, uint32_t mode, uint64_t timeout_ns,
@@ -810,7 +818,7 @@ typedef struct hws_queue_opts {
  * Overflow: an operation reserves its place when it is posted (HWS_E_QUEUE_FULL if there is none),
  * so its event always fits; events that nobody posted (arrived messages, peers) use what is free
  * and then memory, counted in hws_stats.queue_overflows. No event is dropped while there is memory.
- * @return 0, HWS_E_NO_MEMORY, HWS_E_NO_RESOURCE, HWS_E_TOO_MANY
+ * @return 0, HWS_E_INVALID (a capacity above 2^24), HWS_E_NO_MEMORY, HWS_E_NO_RESOURCE, HWS_E_TOO_MANY
  * @thread any  @blocks no  @owns copies everything in opts  @since 0.1
  */
 HWS_API int32_t hws_queue_open(const hws_queue_opts *opts, hws_id *out);
@@ -828,7 +836,7 @@ HWS_API int32_t hws_queue_fd(hws_id queue, int32_t *fd);
  * at most: others that feed it need a progress thread, or somebody else who makes their progress).
  * @param[out] events  room for `count`
  * @param timeout_ns   0: take what is there, making progress once
- * @return how many were taken, 0 after timeout_ns
+ * @return how many were taken, 0 after timeout_ns, HWS_E_DEADLOCK in a callback
  * @thread outside  @blocks up to timeout_ns  @owns `detail` is valid until the next pop  @since 0.1
  */
 HWS_API int32_t hws_queue_pop(hws_id queue, hws_event *events, uint32_t count, uint64_t timeout_ns);
@@ -901,7 +909,8 @@ HWS_API int32_t hws_tag_send_sync(hws_id endpoint, const void *buffer, uint64_t 
  * @param length   bytes that fit (entries with HWS_OP_IOV); a longer message gives HWS_E_TRUNCATED
  * @param mask     bits of the tag that count; UINT64_MAX: all
  * @param[out] op  nullable if opts names a sink
- * @return 0, HWS_DONE, HWS_E_PEER_CLOSED when the peer left and nothing is waiting, ...
+ * @return 0, HWS_DONE, HWS_E_PEER_CLOSED when the peer left and nothing is waiting, HWS_E_BUFFER_KIND
+ *         (memory of a GPU), HWS_E_UNSUPPORTED (HWS_OP_TAKE on a raw endpoint), ...
  * @thread any  @blocks no  @owns the buffer is the library's until the final event  @since 0.1
  * @ucx ucp_am_recv_data_nbx, ucp_tag_recv_nbx on a raw endpoint
  */
@@ -1061,7 +1070,7 @@ typedef struct hws_am_opts {
  * Messages that arrive without a handler are counted and dropped. The old handler is not called any
  * more; a new callback gets what had arrived and was not told of, a queue only what arrives later.
  * @param am_id  0 to HWS_AM_ID_MAX
- * @return 0, HWS_E_INVALID
+ * @return 0, HWS_E_INVALID, HWS_E_BUFFER_KIND (`memory_kind`: messages arrive in host memory)
  * @thread any  @blocks for microseconds while another thread progresses the worker
  * @owns copies everything in opts  @since 0.1  @ucx ucp_worker_set_am_recv_handler
  */
@@ -1593,7 +1602,8 @@ HWS_API int32_t hws_rkey_compare(hws_id a, hws_id b, int32_t *result);
  * no copy. Only memory of hws_mem_alloc(), over shared memory.
  * @param address   at the peer, inside the key's memory
  * @param[out] out  valid until the key is closed
- * @return 0, HWS_E_UNREACHABLE if the memory is not shared with this process
+ * @return 0, HWS_E_UNREACHABLE if the memory is not shared with this process, HWS_E_INVALID (outside
+ *         the key's memory)
  * @thread any  @blocks for microseconds while another thread progresses the worker
  * @owns the peer; the mapping is the library's  @since 0.1  @ucx ucp_rkey_ptr
  */

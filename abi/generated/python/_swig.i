@@ -295,7 +295,7 @@ int32_t hws_context_open(const hws_context_opts *opts, hws_id *out);
 %clear hws_id *out;
 
 %rename(close) hws_close;
-%feature("docstring") hws_close "Close any object: context, worker, listener, endpoint, queue, message, buffer, or forget an operation whose result nobody will fetch."
+%feature("docstring") hws_close "Close any object: context, worker, listener, endpoint, queue, memory, remote key, message, buffer, plan, or forget an operation whose result nobody will fetch."
 %apply int32_t HWS_ZERO { int32_t hws_close };
 %typemap(ret) int32_t hws_close "unpin_objects();"
 int32_t hws_close(hws_id id);

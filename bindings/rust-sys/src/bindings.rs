@@ -1478,7 +1478,7 @@ unsafe extern "C" {
     /// Threads: any. Blocks: for milliseconds. Owns: copies everything in opts. Returns: 0, HWS_E_CONFIG (the text names the key), HWS_E_NO_UCX, HWS_E_NO_SODIUM, HWS_E_NO_DEVICE.
     pub fn hws_context_open(opts: *const hws_context_opts, out: *mut hws_id) -> i32;
 
-    /// Close any object: context, worker, listener, endpoint, queue, message, buffer, or forget an operation whose result nobody will fetch. Children end first; the operations of an endpoint are completed by a flush until the deadline of the endpoint, then aborted; sends that were cancelled are not waited for. The object's CLOSED event is its last; only an operation that another thread was posting in that moment may end after it. Calling it again on an object that is being closed gives 0.
+    /// Close any object: context, worker, listener, endpoint, queue, memory, remote key, message, buffer, plan, or forget an operation whose result nobody will fetch. Children end first; the operations of an endpoint are completed by a flush until the deadline of the endpoint, then aborted; sends that were cancelled are not waited for. The object's CLOSED event is its last; only an operation that another thread was posting in that moment may end after it. Calling it again on an object that is being closed gives 0.
     ///
     /// Threads: any. Blocks: no. Owns: buffers of pending operations stay the library's until their final event. Returns: 0, HWS_E_STALE if it is gone, HWS_E_BAD_ID.
     pub fn hws_close(id: hws_id) -> i32;
@@ -1535,7 +1535,7 @@ unsafe extern "C" {
 
     /// Listen for peers.
     ///
-    /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: copies everything in opts. Returns: 0, HWS_E_ADDRESS_IN_USE, HWS_E_INVALID (the address), HWS_E_UNREACHABLE.
+    /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: copies everything in opts. Returns: 0, HWS_E_ADDRESS_IN_USE, HWS_E_INVALID (the address), HWS_E_UNREACHABLE (no device has it), HWS_E_UNSUPPORTED (IPv6, see host).
     pub fn hws_listen(worker: hws_id, host: *const c_char, port: u16, opts: *const hws_listener_opts, out: *mut hws_id) -> i32;
 
     /// Let a peer in whose REQUEST was delivered; ACCEPTED follows.
@@ -1575,17 +1575,17 @@ unsafe extern "C" {
 
     /// Wait for an operation that has neither callback nor queue, making progress meanwhile, and take its result; the id is stale then. Of several who wait for one operation one gets the result, the others HWS_E_STALE.
     ///
-    /// Threads: outside. Blocks: up to timeout_ns. Owns: the buffer is the caller's again. Returns: 0 (the operation ended: see event->status; without `event` its negative status is returned), HWS_E_TIMED_OUT (it goes on), HWS_E_DEADLOCK in a callback.
+    /// Threads: outside. Blocks: up to timeout_ns. Owns: the buffer is the caller's again. Returns: 0 (the operation ended: see event->status; without `event` its negative status is returned), HWS_E_TIMED_OUT (it goes on), HWS_E_INVALID (its result goes to a callback, a queue or nowhere), HWS_E_DEADLOCK in a callback.
     pub fn hws_wait(op: hws_id, timeout_ns: u64, event: *mut hws_event) -> i32;
 
     /// Wait for one or all of many operations of one worker and take their results. Entries of `ops` that ended are set to 0, their event stands at the same index; entries that are 0 are skipped.
     ///
-    /// Threads: outside. Blocks: up to timeout_ns. Owns: buffers of ended operations come back. Returns: how many ended in this call, HWS_E_TIMED_OUT if the mode was not fulfilled (those that ended are taken all the same), HWS_E_INVALID for operations of different workers.
+    /// Threads: outside. Blocks: up to timeout_ns. Owns: buffers of ended operations come back. Returns: how many ended in this call, HWS_E_TIMED_OUT if the mode was not fulfilled (those that ended are taken all the same), HWS_E_INVALID for operations of different workers, or as hws_wait(); then none is taken.
     pub fn hws_wait_many(ops: *mut hws_id, count: u32, mode: u32, timeout_ns: u64, events: *mut hws_event) -> i32;
 
     /// Open a completion queue: events for one consumer, taken in batches on its own thread. Overflow: an operation reserves its place when it is posted (HWS_E_QUEUE_FULL if there is none), so its event always fits; events that nobody posted (arrived messages, peers) use what is free and then memory, counted in hws_stats.queue_overflows. No event is dropped while there is memory.
     ///
-    /// Threads: any. Blocks: no. Owns: copies everything in opts. Returns: 0, HWS_E_NO_MEMORY, HWS_E_NO_RESOURCE, HWS_E_TOO_MANY.
+    /// Threads: any. Blocks: no. Owns: copies everything in opts. Returns: 0, HWS_E_INVALID (a capacity above 2^24), HWS_E_NO_MEMORY, HWS_E_NO_RESOURCE, HWS_E_TOO_MANY.
     pub fn hws_queue_open(opts: *const hws_queue_opts, out: *mut hws_id) -> i32;
 
     /// The descriptor that is readable exactly while the queue holds events.
@@ -1595,7 +1595,7 @@ unsafe extern "C" {
 
     /// Take events; while there are none, make progress on the workers that feed the queue (on 16 of them at most: others that feed it need a progress thread, or somebody else who makes their progress).
     ///
-    /// Threads: outside. Blocks: up to timeout_ns. Owns: `detail` is valid until the next pop. Returns: how many were taken, 0 after timeout_ns.
+    /// Threads: outside. Blocks: up to timeout_ns. Owns: `detail` is valid until the next pop. Returns: how many were taken, 0 after timeout_ns, HWS_E_DEADLOCK in a callback.
     pub fn hws_queue_pop(queue: hws_id, events: *mut hws_event, count: u32, timeout_ns: u64) -> i32;
 
     /// Complete everything posted before on an endpoint, or on all endpoints of a worker: the sends have ended, then a message of Hawser's own has made the round trip behind them, so that the peer has all of it. On a raw endpoint it is UCX's flush: data has left this process.
@@ -1622,7 +1622,7 @@ unsafe extern "C" {
     ///
     /// With HWS_OP_TAKE no buffer is needed: the receive ends when a message has come, its event's `source` is the message's id for hws_message_recv() or hws_close(), `length` its bytes.
     ///
-    /// Threads: any. Blocks: no. Owns: the buffer is the library's until the final event. Returns: 0, HWS_DONE, HWS_E_PEER_CLOSED when the peer left and nothing is waiting, ....
+    /// Threads: any. Blocks: no. Owns: the buffer is the library's until the final event. Returns: 0, HWS_DONE, HWS_E_PEER_CLOSED when the peer left and nothing is waiting, HWS_E_BUFFER_KIND (memory of a GPU), HWS_E_UNSUPPORTED (HWS_OP_TAKE on a raw endpoint), ....
     pub fn hws_tag_recv(source: hws_id, buffer: *mut c_void, length: u64, tag: u64, mask: u64, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
 
     /// Look for a message that has arrived and was not received. It does not make progress.
@@ -1662,7 +1662,7 @@ unsafe extern "C" {
 
     /// Set, replace or unset the handler of an active-message id on a worker, for all its endpoints. Messages that arrive without a handler are counted and dropped. The old handler is not called any more; a new callback gets what had arrived and was not told of, a queue only what arrives later.
     ///
-    /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: copies everything in opts. Returns: 0, HWS_E_INVALID.
+    /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: copies everything in opts. Returns: 0, HWS_E_INVALID, HWS_E_BUFFER_KIND (`memory_kind`: messages arrive in host memory).
     pub fn hws_am_handler(worker: hws_id, am_id: u32, opts: *const hws_am_opts) -> i32;
 
     /// Send an active message.
@@ -1794,7 +1794,7 @@ unsafe extern "C" {
 
     /// The peer's memory as a pointer of this process: what is read and written there needs no call and no copy. Only memory of hws_mem_alloc(), over shared memory.
     ///
-    /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: the peer; the mapping is the library's. Returns: 0, HWS_E_UNREACHABLE if the memory is not shared with this process.
+    /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: the peer; the mapping is the library's. Returns: 0, HWS_E_UNREACHABLE if the memory is not shared with this process, HWS_E_INVALID (outside the key's memory).
     pub fn hws_rkey_ptr(rkey: hws_id, address: u64, out: *mut *mut c_void) -> i32;
 
     /// Write to the peer's memory.

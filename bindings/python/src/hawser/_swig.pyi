@@ -221,8 +221,8 @@ def context_open(opts: Options = None) -> int:
     """Open a context: one UCX instance with its configuration."""
 def close(id: int) -> None:
     """
-    Close any object: context, worker, listener, endpoint, queue, message, buffer, or forget an operation
-    whose result nobody will fetch.
+    Close any object: context, worker, listener, endpoint, queue, memory, remote key, message, buffer, plan,
+    or forget an operation whose result nobody will fetch.
     """
 def close_wait(id: int, timeout_ns: int) -> None:
     """hws_close(), then wait until the object is gone."""
