@@ -286,9 +286,11 @@ static int32_t reserve(struct hws__post *p)
     if ((p->queue = hws__queue_find(p->opts->queue, &r)) == NULL) {
         return r;
     }
-    if (!hws__queue_reserve(p->queue)) {
+    if (!hws__queue_reserve(p->queue, p->opts->queue)) {
         p->queue = NULL;
-        return hws__fail(HWS_E_QUEUE_FULL, p->opts->queue, "the queue has no place left");
+        (void)hws__queue_find(p->opts->queue, &r); /* closed just now by another thread? */
+        return r < 0 ? r
+                     : hws__fail(HWS_E_QUEUE_FULL, p->opts->queue, "the queue has no place left");
     }
     hws__queue_feed(p->queue, atomic_load_explicit(&p->worker->obj.id, memory_order_relaxed));
     return HWS_OK;
@@ -353,7 +355,7 @@ static int32_t post_admitted(struct hws__post *p, hws_id *out)
         }
     }
     if (r != HWS_OK && p->queue != NULL) {
-        hws__queue_unreserve(p->queue);
+        hws__queue_unreserve(p->queue, p->opts->queue);
     }
     return r;
 }
@@ -430,7 +432,7 @@ static int32_t post_packaged(struct hws__post *p, hws_id *out)
         *out = 0;
     }
     if (r < 0 && p->queue != NULL) {
-        hws__queue_unreserve(p->queue);
+        hws__queue_unreserve(p->queue, p->opts->queue);
     }
     return r;
 }

@@ -58,6 +58,7 @@ int32_t hws_queue_open(const hws_queue_opts *opts, hws_id *out)
     q->mask = size - 1;
     q->overflow_end = &q->overflow;
     *out = hws__obj_publish(&hws__objects, &q->obj);
+    atomic_store_explicit(&q->reserved, hws__queue_era(*out), memory_order_relaxed);
     return HWS_OK;
 }
 
@@ -76,6 +77,7 @@ int32_t hws__queue_close(hws_id id)
         return hws__id_error(&hws__objects, id, HWS_KIND_QUEUE);
     }
     hws__obj_hide(&q->obj);
+    atomic_store_explicit(&q->reserved, 0, memory_order_relaxed); /* no queue's */
     close(q->fd);
     for (; q->head != q->tail; q->head++) {
         hws__credit_popped(&q->ring[q->head & q->mask].event, 1);
@@ -144,10 +146,10 @@ static bool fits(struct hws__queue *q, bool reserved)
 {
     uint32_t used = q->tail - q->head;
 
-    return used <= q->mask &&
-           (reserved ||
-            used - q->reserved_held + atomic_load_explicit(&q->reserved, memory_order_relaxed) <=
-                q->mask);
+    return used <= q->mask && (reserved || used - q->reserved_held +
+                                                   (uint32_t)atomic_load_explicit(
+                                                       &q->reserved, memory_order_relaxed) <=
+                                               q->mask);
 }
 
 static void put(struct hws__queue *q, const hws_event *event, bool reserved)
@@ -190,7 +192,7 @@ bool hws__queue_push(struct hws__queue *q, hws_id id, const hws_event *event, bo
 static void unreserve_popped(struct hws__queue *q, const struct hws__entry *e)
 {
     if (e->reserved) {
-        hws__queue_unreserve(q);
+        hws__queue_unreserve(q, atomic_load_explicit(&q->obj.id, memory_order_relaxed));
     }
 }
 
@@ -376,6 +378,12 @@ int32_t hws_queue_fd(hws_id id, int32_t *fd)
     if (fd == NULL) {
         return hws__fail(HWS_E_INVALID, id, "fd is null");
     }
-    *fd = q->fd;
-    return HWS_OK;
+    pthread_mutex_lock(&q->lock);
+    if (atomic_load_explicit(&q->obj.id, memory_order_relaxed) == id) {
+        *fd = q->fd;
+    } else { /* closed just now by another thread */
+        r = hws__id_error(&hws__objects, id, HWS_KIND_QUEUE);
+    }
+    pthread_mutex_unlock(&q->lock);
+    return r;
 }

@@ -7,6 +7,7 @@
 #include "handle.h"
 
 #define HWS__QUEUE_FEEDERS 16
+#define HWS__QUEUE_GENERATION 28 /* where an id's generation begins */
 
 struct hws__message;
 struct hws__worker;
@@ -31,22 +32,44 @@ struct hws__queue {
     _Atomic uint32_t feeder_count;              /* ORDER: release after the entry is written */
     _Atomic hws_id feeders[HWS__QUEUE_FEEDERS]; /* workers a pop makes progress on */
     uint32_t reserved_held;                     /* of these in the ring */
-    _Atomic uint32_t reserved; /* places promised to operations, until their events are taken */
+    /* Places promised to operations, until their events are taken; above, from HWS__QUEUE_ERA on, which queue's:
+     * who comes late does not count in the next one that has this memory. */
+    _Atomic uint64_t reserved;
 };
 
-/** Promise a place to an operation. False: full. */
-static inline bool hws__queue_reserve(struct hws__queue *q)
+#define HWS__QUEUE_ERA 32
+
+/** What stands above the count while the queue is `id`: kind and generation, never 0. */
+static inline uint64_t hws__queue_era(hws_id id)
 {
-    if (atomic_fetch_add_explicit(&q->reserved, 1, memory_order_relaxed) > q->mask) {
-        atomic_fetch_sub_explicit(&q->reserved, 1, memory_order_relaxed);
-        return false;
-    }
+    return id >> HWS__QUEUE_GENERATION << HWS__QUEUE_ERA;
+}
+
+/** Promise a place of the queue `id` to an operation. False: it is full, or gone. */
+static inline bool hws__queue_reserve(struct hws__queue *q, hws_id id)
+{
+    uint64_t now = atomic_load_explicit(&q->reserved, memory_order_relaxed);
+
+    do {
+        if (now - hws__queue_era(id) > q->mask) { /* also where it is another's */
+            return false;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&q->reserved, &now, now + 1,
+                                                    memory_order_relaxed, memory_order_relaxed));
     return true;
 }
 
-static inline void hws__queue_unreserve(struct hws__queue *q)
+/** A promise to an operation of the queue `id` is over. */
+static inline void hws__queue_unreserve(struct hws__queue *q, hws_id id)
 {
-    atomic_fetch_sub_explicit(&q->reserved, 1, memory_order_relaxed);
+    uint64_t now = atomic_load_explicit(&q->reserved, memory_order_relaxed);
+
+    do {
+        if (now >> HWS__QUEUE_ERA << HWS__QUEUE_ERA != hws__queue_era(id)) {
+            return;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&q->reserved, &now, now - 1,
+                                                    memory_order_relaxed, memory_order_relaxed));
 }
 
 /** The queue named by `id`, or null with the last error set. */

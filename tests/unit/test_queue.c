@@ -71,6 +71,26 @@ Test(queue, events_come_out_in_order)
     cr_assert_eq(overflows, 0);
 }
 
+/* A thread that posts to a queue may give its place back when the queue is closed, and another has its memory. */
+Test(queue, who_comes_late_does_not_count_in_the_next_queue)
+{
+    hws_queue_opts opts = {.struct_size = sizeof opts, .capacity = CAPACITY};
+    hws_id last = id;
+    int32_t r = 0;
+
+    cr_assert(hws__queue_reserve(queue, id));
+    CHECK_OK(hws_close(id));
+    cr_assert_not(hws__queue_reserve(queue, last));
+    CHECK_OK(hws_queue_open(&opts, &id));
+    cr_assert_eq(hws__queue_find(id, &r), queue, "it has another memory");
+    hws__queue_unreserve(queue, last);
+    cr_assert_not(hws__queue_reserve(queue, last));
+    for (uint32_t i = 0; i < CAPACITY; i++) {
+        cr_assert(hws__queue_reserve(queue, id));
+    }
+    cr_assert_not(hws__queue_reserve(queue, id));
+}
+
 Test(queue, the_capacity_is_rounded_up)
 {
     const uint32_t sizes[][2] = {{0, 4096}, {1, 1}, {2, 2}, {3, 4}, {1000, 1024}};
@@ -109,22 +129,22 @@ Test(queue, what_does_not_fit_is_kept_in_order_and_counted)
 Test(queue, places_are_bounded_until_their_events_are_taken)
 {
     for (uint32_t i = 0; i < CAPACITY; i++) {
-        cr_assert(hws__queue_reserve(queue));
+        cr_assert(hws__queue_reserve(queue, id));
     }
-    cr_assert_not(hws__queue_reserve(queue));
-    hws__queue_unreserve(queue);
-    cr_assert(hws__queue_reserve(queue));
+    cr_assert_not(hws__queue_reserve(queue, id));
+    hws__queue_unreserve(queue, id);
+    cr_assert(hws__queue_reserve(queue, id));
     cr_assert(push(0, true));
-    cr_assert_not(hws__queue_reserve(queue), "the event holds the place");
+    cr_assert_not(hws__queue_reserve(queue, id), "the event holds the place");
     cr_assert_eq(pop(), 0);
-    cr_assert(hws__queue_reserve(queue));
+    cr_assert(hws__queue_reserve(queue, id));
 }
 
 /* Arrivals that nobody posted must not take the places of operations. */
 Test(queue, a_promised_place_is_free_when_its_event_comes)
 {
     for (uint32_t i = 0; i < CAPACITY / 2; i++) {
-        cr_assert(hws__queue_reserve(queue));
+        cr_assert(hws__queue_reserve(queue, id));
     }
     for (uint32_t i = 0; i < CAPACITY / 2; i++) {
         cr_assert(push(i, false));
@@ -286,7 +306,7 @@ static void *produce(void *arg)
     uint64_t base = (uint64_t)(uintptr_t)arg << 32;
 
     for (uint64_t i = 0; i < EACH; i++) {
-        bool reserved = hws__queue_reserve(queue);
+        bool reserved = hws__queue_reserve(queue, id);
 
         cr_assert(push(base | i, reserved));
     }
@@ -319,7 +339,7 @@ Test(queue, many_producers_one_consumer)
     for (int i = 0; i < PRODUCERS; i++) {
         pthread_join(threads[i], NULL);
     }
-    cr_assert_eq(queue->reserved, 0);
+    cr_assert_eq((uint32_t)queue->reserved, 0);
     cr_assert_eq(readable(), 0);
 }
 
