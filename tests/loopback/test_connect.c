@@ -355,7 +355,10 @@ CASE_BOTH(listener_closed_before_it_saw_its_peers)
     dial_together(&pair, flags, ops, PEERS);
     CHECK_OK(hws_close(pair.listener));
     for (int i = 0; i < PEERS; i++) {
-        CHECK_CODE(WAIT(&pair, ops[i]).status, HWS_E_REFUSED);
+        int32_t status = WAIT(&pair, ops[i]).status;
+
+        /* The other one of those that UCX's thread has taken in by then. */
+        CHECK(status == HWS_E_REFUSED || status == HWS_E_CONNECTION_RESET);
     }
     t_pair_close(&pair);
 }
