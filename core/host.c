@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,21 +31,35 @@ static int read_line(const char *path, char *line, size_t cap)
     return ok;
 }
 
-uint64_t hws__host_hash(void)
+/* The boot id is read once: a machine must not look like another when no descriptor is left to read it again. */
+static uint64_t machine_hash(void)
 {
-    uint64_t hash = HWS__FNV;
-    uint64_t ipc = 0;
-    struct stat st;
+    static _Atomic uint64_t known;
+    uint64_t hash = atomic_load(&known);
     char line[256];
 
+    if (hash != 0)
+        return hash;
+    if (read_line("/proc/sys/kernel/random/boot_id", line, sizeof(line))) {
+        hash = hws__fnv(HWS__FNV, line, strlen(line));
+        atomic_store(&known, hash);
+        return hash;
+    }
     /* Without a boot id UCX goes by the host's name and a hardware address. */
-    if (!read_line("/proc/sys/kernel/random/boot_id", line, sizeof(line)) &&
-        gethostname(line, sizeof(line)) != 0)
+    if (gethostname(line, sizeof(line)) != 0)
         line[0] = '\0';
     line[sizeof(line) - 1] = '\0';
+    return hws__fnv(HWS__FNV, line, strlen(line));
+}
+
+uint64_t hws__host_hash(void)
+{
+    uint64_t hash = machine_hash();
+    uint64_t ipc = 0;
+    struct stat st;
+
     if (stat("/proc/self/ns/ipc", &st) == 0)
         ipc = (uint64_t)st.st_ino;
-    hash = hws__fnv(hash, line, strlen(line));
     hash = hws__fnv(hash, &ipc, sizeof(ipc));
     return hash != 0 ? hash : 1;
 }

@@ -160,6 +160,24 @@ CASE(length_of_files)
     t_pair_close(&pair);
 }
 
+/* A key that was packed while no descriptor was left is one of this machine all the same. */
+CASE(key_without_descriptors)
+{
+    static char region[4096], packed[4096];
+    hws_id memory = 0, rkey = 0;
+    uint64_t length = 0;
+    t_pair_opts opts = {.features = HWS_FEATURE_TAG | HWS_FEATURE_RMA};
+    t_pair pair;
+
+    t_pair_open(&pair, &opts);
+    CHECK_OK(hws_mem_register(pair.context, region, sizeof region, NULL, &memory));
+    limit(RLIMIT_NOFILE, lowest_free());
+    CHECK_OK(hws_rkey_pack(memory, 0, packed, sizeof packed, &length));
+    limit(RLIMIT_NOFILE, UINT64_MAX);
+    CHECK_OK(hws_rkey_unpack(pair.endpoint[0], packed, length, 0, &rkey));
+    t_pair_close(&pair);
+}
+
 /* UCX starts a thread with its first worker. */
 CASE(no_thread)
 {

@@ -15,6 +15,21 @@ Test(host, hash_is_stable_and_not_zero)
     cr_assert_eq(hws__host_hash(), hws__host_hash());
 }
 
+Test(host, hash_needs_no_descriptor_once_known)
+{
+    const uint64_t hash = hws__host_hash();
+    const int next = dup(STDERR_FILENO);
+    struct rlimit limit;
+
+    close(next);
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = (rlim_t)next;
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    cr_assert_eq(hws__host_hash(), hash);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 static uint64_t hash_in_child(int flags, int *unshared)
 {
     int fds[2];
