@@ -204,6 +204,9 @@ ucs_status_t hws__am_arrived(struct hws__uworker *u, struct hws__endpoint *ep, u
     struct hws__message *m;
     int s;
 
+    if (__builtin_expect(ep != NULL && !ep->hello_done && ep->raw, 0)) {
+        hws__raw_heard(ep);
+    }
     if (tell_now(ep, h, am_id, header, header_length, data, length, attr)) {
         return UCS_OK;
     }

@@ -82,7 +82,11 @@ void hws__dial(struct hws__endpoint *ep)
     hws__uworker_request(ep);
 }
 
-/* UCX says that a raw endpoint is connected by completing a flush. */
+/*
+ * UCX says that a raw endpoint is connected by completing a flush. Nobody may send on one before, on either side: what
+ * waits in UCX while the connection changes from TCP to shared memory goes as a short message of TCP's, which 1.22 writes
+ * over several slots of the peer's queue and 1.13 fails as invalid.
+ */
 static void raw_connected(struct hws__endpoint *ep, ucs_status_t status)
 {
     if (status == UCS_OK && ep->phase == HWS__PHASE_HELLO && !ep->failed) {
@@ -92,12 +96,21 @@ static void raw_connected(struct hws__endpoint *ep, ucs_status_t status)
     }
 }
 
-static void raw_start(struct hws__endpoint *ep)
+void hws__raw_heard(struct hws__endpoint *ep)
+{
+    if (ep->phase == HWS__PHASE_HELLO && !ep->failed) {
+        hws__endpoint_opened(ep);
+    }
+}
+
+void hws__raw_start(struct hws__endpoint *ep)
 {
     int32_t r = hws__endpoint_ucx_flush(ep, raw_connected);
 
     if (r == HWS_DONE) {
         hws__endpoint_opened(ep);
+    } else if (r < 0 && ep->server) {
+        hws__endpoint_fail(ep, r, "accept: %s", hws_error_text(r));
     } else if (r < 0) {
         hws__dial_failed(ep, r);
     }
@@ -148,7 +161,7 @@ void hws__dial_on(struct hws__endpoint *ep, struct hws__uworker *u)
                                        (ep->address_count - ep->address_next));
     }
     if (ep->raw) {
-        raw_start(ep);
+        hws__raw_start(ep);
     } else if (hws__upgrade_wanted(ep)) {
         hws__upgrade_start(ep);
     } else {
@@ -194,7 +207,7 @@ void hws__dial_address(struct hws__endpoint *ep, struct hws__uworker *u, const v
     if (ep->lazy) {
         hws__endpoint_opened(ep);
     } else if (ep->raw) {
-        raw_start(ep);
+        hws__raw_start(ep);
     } else if (!ep->server) {
         hws__hello_start(ep);
     }

@@ -190,6 +190,10 @@ void hws__endpoint_end_matching(struct hws__endpoint *ep, int32_t status);
 /** Dial (connect.c): next address, or the end of the attempt. */
 void hws__dial(struct hws__endpoint *ep);
 void hws__dial_on(struct hws__endpoint *ep, struct hws__uworker *u);
+/** Open a raw endpoint when UCX has connected it. Owner only. */
+void hws__raw_start(struct hws__endpoint *ep);
+/** Its peer, which is further, has sent something. Owner only. */
+void hws__raw_heard(struct hws__endpoint *ep);
 /** A connect that was submitted did not run, or failed: its endpoint never was. Owner only. */
 void hws__connect_refused(struct hws__post *p);
 void hws__dial_failed(struct hws__endpoint *ep, int32_t status);

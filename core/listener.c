@@ -233,7 +233,7 @@ static void accept_on(struct hws__endpoint *ep, struct hws__uworker *u)
         return; /* the client lied: nothing of it was let in */
     }
     if (ep->raw) {
-        hws__endpoint_opened(ep);
+        hws__raw_start(ep);
     }
 }
 

@@ -64,6 +64,36 @@ CASE(tagged_messages)
     t_pair_close(&pair);
 }
 
+/* Who is told of a raw peer may send to it at once. UCX must not take these messages for short ones of TCP's, which it
+ * began the connection with, and write them into the slots of shared memory. */
+CASE(sends_as_soon_as_accepted)
+{
+    enum { COUNT = 20, LENGTH = 2000 };
+    t_pair_opts opts = {.listener_flags = HWS_LISTENER_RAW};
+    hws_endpoint_opts raw = {.struct_size = sizeof raw, .flags = HWS_ENDPOINT_RAW};
+    static char out[COUNT][LENGTH], in[LENGTH];
+    hws_id connect = 0, send[COUNT] = {0}, recv = 0;
+    t_pair pair;
+    t_seen seen;
+
+    t_pair_listen(&pair, &opts);
+    CHECK_OK(hws_connect(pair.worker[0], "127.0.0.1", pair.port, &raw, NULL, &pair.endpoint[0],
+                         &connect));
+    UNTIL(&pair, t_record_find(&pair.record[1], HWS_EVENT_ACCEPTED, 0, 0, &seen));
+    for (int i = 0; i < COUNT; i++) {
+        t_fill(out[i], LENGTH, (uint64_t)i);
+        CHECK_OK(hws_tag_send(seen.event.source, out[i], LENGTH, (uint64_t)i, NULL, &send[i]));
+    }
+    WAIT_OK(&pair, connect);
+    for (int i = 0; i < COUNT; i++) {
+        CHECK_OK(hws_tag_recv(pair.endpoint[0], in, LENGTH, (uint64_t)i, ALL, NULL, &recv));
+        WAIT_OK(&pair, recv);
+        WAIT_OK(&pair, send[i]);
+        CHECK_FILLED(in, LENGTH, (uint64_t)i);
+    }
+    t_pair_close(&pair);
+}
+
 /* Who looks for lanes among which devices must be the same on both sides, see listener.c. */
 CASE(without_shared_memory)
 {
