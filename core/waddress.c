@@ -54,6 +54,7 @@ static bool is_missing(const struct hws__worker *w, hws_id id, int kind)
 static int32_t make(struct hws__worker *w, hws_id id, int kind, bool *nested)
 {
     struct hws__context *c = w->context;
+    hws_error e = {.struct_size = sizeof e};
     struct hws__uworker *u;
     int32_t r;
 
@@ -69,7 +70,8 @@ static int32_t make(struct hws__worker *w, hws_id id, int kind, bool *nested)
     } else if (u != NULL) {
         hws__uworker_destroy(u);
     } else if (r == HWS_OK) {
-        r = HWS_E_NO_RESOURCE;
+        hws_last_error(&e);
+        r = e.code;
     }
     hws__context_let_go(c);
     return r;
