@@ -54,6 +54,38 @@ asyncio.run(main())
     assert (code, output) == (0, "")
 
 
+@pytest.mark.parametrize("how", ["asyncio", "sync"])
+def test_a_context_closes_what_is_on_it(how):
+    """At once, without a warning; the next default worker is another context's."""
+    code, output = run_script(
+        f"""
+import asyncio, gc, logging, hawser, hawser.sync
+logging.getLogger("asyncio").setLevel(logging.ERROR)
+def closed(*things):
+    print([thing.closed for thing in things], [repr(thing).split()[-1] for thing in things])
+async def main():
+    for _ in range(2):
+        listener = hawser.listen(host="127.0.0.1")
+        client = await hawser.connect("127.0.0.1", listener.port)
+        server, worker = await listener.accept(), hawser.default_worker()
+        worker.context.close()
+        closed(worker, listener, client, server)
+        assert not client.connected
+def sync():
+    for _ in range(2):
+        listener = hawser.sync.listen(host="127.0.0.1")
+        client = hawser.sync.connect("127.0.0.1", listener.port)
+        server, worker = listener.accept(), hawser.sync.default_worker()
+        worker.context.close()
+        closed(worker, listener.async_listener, client.async_endpoint, server.async_endpoint)
+sync() if {how == "sync"} else asyncio.run(main())
+gc.collect()
+""",
+    )
+    once = f"{[True] * 4} {['closed>'] * 4}\n"
+    assert (code, output) == (0, once * 2)
+
+
 @pytest.mark.parametrize("how", ["loops", "threads"])
 def test_default_workers_go_with_their_users(how):
     """Each loop, and each thread with hawser.sync, has one; those of closed loops and ended threads are closed."""

@@ -179,12 +179,12 @@ class Endpoint(_core.Endpoint):
     @property
     def closed(self) -> bool:
         """True once it was closed here."""
-        return self._state != "open"
+        return self._state != "open" or self.worker.closed
 
     @property
     def connected(self) -> bool:
         """False once the peer left or failed, or it was closed here."""
-        return self._state == "open" and self._error is None
+        return not self.closed and self._error is None
 
     def abort(self) -> None:
         """Close at once: pending operations end with CanceledError, the peer sees a failure.
@@ -260,14 +260,14 @@ class Endpoint(_core.Endpoint):
             self.close().wait(10.0)
 
     def __del__(self, _warn: Any = warnings.warn, _close: Any = _core.close) -> None:
-        if getattr(self, "_state", "") == "open":
+        if getattr(self, "_state", "") == "open" and not self.worker.closed:
             if self.warns:
                 _warn(f"unclosed endpoint {self.id:#x}", ResourceWarning, source=self, stacklevel=1)
             with contextlib.suppress(_errors.HawserError):
                 _close(self.id)
 
     def __repr__(self) -> str:
-        return f"<hawser.Endpoint {self.id:#x} {self._state}>"
+        return f"<hawser.Endpoint {self.id:#x} {'closed' if self.worker.closed else self._state}>"
 
 
 class Connecting(Unique):
@@ -424,7 +424,7 @@ class Listener(Unique):
 
     def accept(self) -> _core.Operation[Any]:
         """The next peer: its Endpoint, or its Request if the listener is `explicit`."""
-        if self._state != "open":
+        if self.closed:
             raise _errors.from_code(_errors.ErrorCode.CLOSING, "the listener is closed")
         return self._peers.get()
 
@@ -441,7 +441,7 @@ class Listener(Unique):
 
     @property
     def closed(self) -> bool:
-        return self._state != "open"
+        return self._state != "open" or self.worker.closed
 
     def close(self) -> _core.Operation[None]:
         """Stop listening; endpoints that were accepted stay."""
@@ -485,13 +485,13 @@ class Listener(Unique):
         await self.close()
 
     def __del__(self, _warn: Any = warnings.warn, _close: Any = _core.close) -> None:
-        if getattr(self, "_state", "") == "open":
+        if getattr(self, "_state", "") == "open" and not self.worker.closed:
             _warn(f"unclosed listener {self.id:#x}", ResourceWarning, source=self, stacklevel=1)
             with contextlib.suppress(_errors.HawserError):
                 _close(self.id)
 
     def __repr__(self) -> str:
-        return f"<hawser.Listener {self.id:#x} {self._state}>"
+        return f"<hawser.Listener {self.id:#x} {'closed' if self.worker.closed else self._state}>"
 
 
 class Request(Unique):

@@ -86,7 +86,7 @@ class Worker(_core.Worker):
 
     @property
     def closed(self) -> bool:
-        return self._state == "closed"
+        return self._state == "closed" or self.context.closed
 
     def _unused(self) -> bool:
         """Whether everything that was made on it is closed, and nobody looks at memory that ends with it."""
@@ -292,11 +292,11 @@ class Worker(_core.Worker):
         await self.close()
 
     def __del__(self, _warn: Any = warnings.warn) -> None:
-        if getattr(self, "_state", "") == "open":
+        if getattr(self, "_state", "") == "open" and not self.context.closed:
             _warn(f"unclosed worker {self.id:#x}", ResourceWarning, source=self, stacklevel=1)
 
     def __repr__(self) -> str:
-        return f"<hawser.Worker {self.id:#x} {self._state}>"
+        return f"<hawser.Worker {self.id:#x} {'closed' if self.closed else self._state}>"
 
 
 class Probed:
@@ -491,7 +491,7 @@ def default_worker() -> Worker:
     global _context
     loop = _core.running_loop()
     worker = _defaults.get(loop)
-    if worker is None or worker._state != "open":
+    if worker is None or worker._state != "open" or worker.closed:
         with _defaults_lock:
             for old in [x for x in _defaults if x.is_closed() and _defaults[x]._unused()]:
                 beside(_defaults.pop(old).close_wait, 5.0)
