@@ -71,6 +71,14 @@ static Py_ssize_t buffer_length(PyObject *self)
     return ((struct buffer *)(void *)self)->length;
 }
 
+static PyObject *buffer_repr(PyObject *self)
+{
+    struct buffer *b = (struct buffer *)(void *)self;
+
+    return PyUnicode_FromFormat("<hawser.Buffer of %zd bytes%s>", b->length,
+                                b->rndv ? ", pending" : "");
+}
+
 static PyObject *get_id(PyObject *self, void *unused)
 {
     (void)unused;
@@ -132,6 +140,7 @@ int buffer_import(PyObject *module)
         {"pending", get_rndv, NULL, "True while the data is still at the sender.", NULL},
         {NULL, NULL, NULL, NULL, NULL}};
     static PyType_Slot slots[] = {{Py_tp_dealloc, buffer_dealloc},
+                                  {Py_tp_repr, buffer_repr},
                                   {Py_bf_getbuffer, buffer_get},
                                   {Py_bf_releasebuffer, buffer_let_go},
                                   {Py_sq_length, buffer_length},

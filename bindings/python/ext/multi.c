@@ -354,6 +354,14 @@ static PyObject *segments_put_back(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+static PyObject *segments_repr(PyObject *self)
+{
+    struct segments *s = (struct segments *)(void *)self;
+
+    return PyUnicode_FromFormat("<hawser.Segments of %zd buffers%s>", PyTuple_Size(s->lengths),
+                                s->pending ? ", pending" : "");
+}
+
 static PyObject *get_lengths(PyObject *self, void *unused)
 {
     PyObject *lengths = ((struct segments *)(void *)self)->lengths;
@@ -420,6 +428,7 @@ int multi_import(PyObject *module)
         {"pending", get_pending, NULL, "True if some of the data is still at the sender.", NULL},
         {NULL, NULL, NULL, NULL, NULL}};
     static PyType_Slot slots[] = {{Py_tp_dealloc, segments_dealloc},
+                                  {Py_tp_repr, segments_repr},
                                   {Py_tp_methods, methods},
                                   {Py_tp_getset, members},
                                   {Py_tp_doc, "The list of a multi-buffer message: fetch() it."},

@@ -132,3 +132,6 @@ class Context(Unique):
             _warn(f"unclosed context {self.id:#x}", ResourceWarning, source=self, stacklevel=1)
             self._closed = True
             _close(self.id)
+
+    def __repr__(self) -> str:
+        return f"<hawser.Context {self.id:#x} {'closed' if self._closed else 'open'}>"

@@ -303,6 +303,9 @@ class Connecting(Unique):
     async def __aexit__(self, *exc: object) -> None:
         await self.endpoint.close()
 
+    def __repr__(self) -> str:
+        return f"<hawser.Connecting {self.endpoint.id:#x} {'ended' if self.operation.done() else 'pending'}>"
+
 
 def connect(
     host: str,
@@ -520,6 +523,9 @@ class Request(Unique):
     def reject(self) -> None:
         """Turn it away; its connect() raises RejectedError."""
         _core.reject(self.id)
+
+    def __repr__(self) -> str:
+        return f"<hawser.Request {self.id:#x}>"
 
 
 def listen(

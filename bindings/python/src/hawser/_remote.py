@@ -94,6 +94,10 @@ class _Object(Unique):
                 _core.close(self.id)
 
 
+def _whether_closed(thing: _Object) -> str:
+    return "" if thing.id else ", closed"
+
+
 class RegisteredMemory(_Object):
     """Memory that peers can reach by its key. Get one by Context.mem_register() or mem_alloc().
 
@@ -140,7 +144,7 @@ class RegisteredMemory(_Object):
         return self.length
 
     def __repr__(self) -> str:
-        return f"<hawser.RegisteredMemory of {self.length} bytes>"
+        return f"<hawser.RegisteredMemory of {self.length} bytes{_whether_closed(self)}>"
 
 
 class RemoteKey(_Object):
@@ -219,7 +223,8 @@ class RemoteKey(_Object):
                 _core.close(id)
 
     def __repr__(self) -> str:
-        return f"<hawser.RemoteKey of {self.length} bytes>"
+        length = "unknown length" if self.length is None else f"{self.length} bytes"
+        return f"<hawser.RemoteKey of {length}{_whether_closed(self)}>"
 
 
 class Plan(_Object):
@@ -237,6 +242,7 @@ class Plan(_Object):
             event = c.EventKind.PUT if way == "put" else c.EventKind.GET
             rows.append((event, rkey.id, rkey.base + offset, address, length, kind, 0))
         self.id = _core.plan_open(endpoint.id, tuple(rows))
+        self._count = len(rows)
 
     def post(self, timeout: float | None = None, stream: Any = None) -> _core.Operation[int]:
         """Do all of it, in any order; gives the number of bytes. What was written is there then.
@@ -249,3 +255,6 @@ class Plan(_Object):
         if id:
             with contextlib.suppress(_errors.StaleError):  # it went with its endpoint
                 _core.close(id)
+
+    def __repr__(self) -> str:
+        return f"<hawser.Plan of {self._count} transfers{_whether_closed(self)}>"

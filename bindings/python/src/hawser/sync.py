@@ -66,6 +66,11 @@ def _next(operation: _core.Operation[Any], timeout: float | None) -> Any:
         return operation.wait()  # it came just now, or the connection was late itself
 
 
+def _sync(twin: object) -> str:
+    """The text of the asynchronous object, as that of its blocking twin."""
+    return repr(twin).replace("hawser.", "hawser.sync.", 1)
+
+
 @_core.own
 class Endpoint(_core.SyncEndpoint):
     """A connection to a peer; see hawser.Endpoint for what the calls mean."""
@@ -177,6 +182,9 @@ class Endpoint(_core.SyncEndpoint):
         """Complete what was sent, say goodbye and close."""
         self.async_endpoint.close().wait(timeout)
 
+    def __repr__(self) -> str:
+        return _sync(self.async_endpoint)
+
     def __enter__(self) -> Endpoint:
         return self
 
@@ -240,6 +248,9 @@ class Request(Unique):
         """Turn it away; its connect() raises RejectedError."""
         self.async_request.reject()
 
+    def __repr__(self) -> str:
+        return _sync(self.async_request)
+
 
 class Listener(Unique):
     """Waits for peers: `for endpoint in listener`, or `listener.accept()`."""
@@ -266,9 +277,16 @@ class Listener(Unique):
         """Where it listens, and its counters."""
         return self.async_listener.info()
 
+    @property
+    def closed(self) -> bool:
+        return self.async_listener.closed
+
     def close(self, timeout: float = 10.0) -> None:
         """Stop listening; endpoints that were accepted stay."""
         self.async_listener.close().wait(timeout)
+
+    def __repr__(self) -> str:
+        return _sync(self.async_listener)
 
     def __enter__(self) -> Listener:
         return self
