@@ -1,6 +1,7 @@
 """UCXX programs: its asyncio API. TIMEOUT: 300"""
 
 import asyncio
+import copy
 import gc
 import logging
 import os
@@ -35,6 +36,15 @@ async def pair():
     while not kept:
         await asyncio.sleep(0.001)
     return listener, kept, client
+
+
+async def test_no_copies():
+    listener, _kept, client = await pair()
+    for thing in (listener, client):
+        with pytest.raises(TypeError, match=r"copied|pickle"):
+            copy.copy(thing)
+    listener.close()
+    await client.close()
 
 
 # ---- Settings ----

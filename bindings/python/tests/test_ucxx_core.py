@@ -1,5 +1,6 @@
 """UCXX programs: its synchronous core. TIMEOUT: 300"""
 
+import copy
 import gc
 import logging
 import multiprocessing
@@ -22,12 +23,12 @@ APIS = {"am": Feature.AM, "stream": Feature.STREAM, "tag": Feature.TAG}
 def test_address_object():
     worker = libucxx.UCXWorker(libucxx.UCXContext())
     address = worker.address
-    for copy in (
+    for again in (
         pickle.loads(pickle.dumps(address)),
         libucxx.UCXAddress.create_from_buffer(buf=bytearray(bytes(address))),
         libucxx.UCXAddress.create_from_string(bytes(address)),
     ):
-        assert hash(copy) == hash(address) and bytes(copy) == address.tobytes()
+        assert hash(again) == hash(address) and bytes(again) == address.tobytes()
     with pytest.raises(TypeError):
         libucxx.UCXAddress()
     assert address.length == len(bytes(address)) > 0 and isinstance(address.ucxx_ptr, int)
@@ -210,6 +211,19 @@ def test_multi_and_probe():
     assert into == b"message"
     ep.close_blocking()
     assert not ep.alive
+
+
+def test_no_copies():
+    """With a copy that is forgotten the receive would be taken back."""
+    worker, _listener, ep, peer = a_pair()
+    into = bytearray(3)
+    receive = peer.tag_recv(Array(into), UCXXTag(1))
+    for thing in (receive, peer.tag_recv_multi(UCXXTag(2))):
+        for make in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match="neither copied nor pickled"):
+                make(thing)
+    assert completes(worker, ep.tag_send(Array(b"abc"), UCXXTag(1))) and completes(worker, receive)
+    assert into == b"abc"
 
 
 def test_probe_results():

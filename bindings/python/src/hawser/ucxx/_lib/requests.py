@@ -10,6 +10,7 @@ from typing import Any
 
 from hawser import _core
 from hawser._errors import HawserError
+from hawser._unique import Unique
 from hawser.ucp._libs.exceptions import translate_receive
 
 from ..exceptions import (
@@ -112,7 +113,7 @@ class MultiOutcome(Outcome):
         self.end(translate_receive(error, "tag_recv_multi") if isinstance(error, HawserError) else error)
 
 
-class UCXRequest:
+class UCXRequest(Unique):
     """A communication. It is posted when this exists. Who forgets a receive takes it back."""
 
     def __init__(self, worker: Any, outcome: Outcome) -> None:

@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from hawser._unique import Unique
 from hawser.ucp.core import agree_on_tags, serve_in
 
 from .._lib.libucxx import UCXEndpoint, UCXListener
@@ -35,7 +36,7 @@ class _Handlers:
             )
 
 
-class Listener:
+class Listener(Unique):
     """Listens until it is closed or nothing refers to it; the accepted endpoints live on."""
 
     def __init__(self, listener: UCXListener, handlers: _Handlers, ctx: ApplicationContext) -> None:
