@@ -55,6 +55,8 @@ def test_versions_and_names():
     assert ucxx.__ucx_version__ == ".".join(map(str, ucxx.get_ucx_version()))
     assert ucxx.exceptions.UCXCanceled is ucxx.exceptions.UCXCanceledError
     assert issubclass(ucxx.exceptions.UCXMsgTruncated, ucxx.exceptions.UCXError)
+    assert ucxx.UCXError is ucxx.exceptions.UCXError and ucxx.ucx_api is ucxx.libucxx
+    assert ucxx.ApplicationContext is ucxx.core.ApplicationContext and ucxx.logger.name == "ucx"
     assert ucxx.get_address("lo") == "127.0.0.1"
     with pytest.raises(OSError):
         ucxx.get_address("no-such-interface")

@@ -204,7 +204,8 @@ def test_multi_and_probe():
     while not worker.tag_probe(UCXXTag(7)):
         worker.progress()
     found = worker.tag_probe(UCXXTag(7), remove=True)
-    assert (found.matched, found.sender_tag, found.length) == (True, 7, 7) and "matched=True" in repr(found)
+    assert (found.matched, found.sender_tag, found.length) == (True, 7, 7) and found.handle
+    assert repr(found) == f"TagProbeResult(matched=True, sender_tag=UCXXTag(7), length=7, handle={found.handle})"
     assert not worker.tag_probe(UCXXTag(7))
     into = bytearray(7)
     wait_requests(worker, "blocking", eps[0].tag_recv_with_handle(Array(into), found))

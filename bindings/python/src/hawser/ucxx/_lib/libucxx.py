@@ -225,7 +225,8 @@ class TagProbeResult:
     def __repr__(self) -> str:
         if not self.matched:
             return "TagProbeResult(matched=False)"
-        return f"TagProbeResult(matched=True, sender_tag={self.sender_tag}, length={self.length})"
+        what = f"sender_tag={self.sender_tag}, length={self.length}, handle={self.handle}"
+        return f"TagProbeResult(matched=True, {what})"
 
 
 class UCXWorker(ucx_api.UCXWorker):
