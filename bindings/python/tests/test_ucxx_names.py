@@ -1,7 +1,7 @@
 """UCXX's modules that programs rarely name: the handshake, ways to make progress, helpers of tests. TIMEOUT: 120"""
 
 import asyncio
-import importlib
+import importlib.util
 import shutil
 import subprocess
 import sys
@@ -16,6 +16,7 @@ from hawser.ucxx import _cuda_context
 from hawser.ucxx._lib.libucxx import UCXContext, UCXEndpoint, UCXListener, UCXWorker, UCXXTag
 from hawser.ucxx._lib_async import continuous_ucx_progress, notifier_thread, utils_test
 from hawser.ucxx._lib_async.exchange_peer_info import exchange_peer_info
+from hawser.ucxx.examples.python_future_task_app import PythonFutureTaskApplication
 
 
 @pytest.mark.parametrize(
@@ -74,6 +75,45 @@ async def test_ways_to_make_progress(mode):
     del task
     assert threading.active_count() == threads - (mode == "ThreadMode")
     notifier_thread._notifierThread(asyncio.get_running_loop(), worker, None)
+
+
+# ---- Examples ----
+
+
+def run_example(name, *options):
+    command = [sys.executable, "-W", "error", "-m", f"hawser.ucxx.examples.{name}", *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100)
+
+
+@pytest.mark.parametrize("mode", ["thread", "blocking"])
+@pytest.mark.parametrize("how", [(), ("--asyncio-wait-future",), ("--asyncio-wait-yield", "--multi-buffer-transfer")])
+def test_basic_example(mode, how):
+    done = run_example("basic", "--port", "0", "--progress-mode", mode, *how)
+    assert (done.stdout, done.stderr) == ("3 arrays came as they were sent: 50, 500, 50000 bytes\n", "")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="cupy is installed")
+def test_basic_example_without_cupy():
+    done = run_example("basic", "--object-type", "rmm")
+    assert done.returncode != 0 and done.stderr.startswith("--object-type rmm needs cupy and rmm")
+
+
+def test_future_example():
+    done = run_example("python_future_task_example")
+    assert (done.stdout, done.stderr) == (f"Tasks submitted\nFuture results={list(range(10))}\n", "")
+
+
+async def test_future_application():
+    application = PythonFutureTaskApplication(asyncio.get_running_loop())
+    forever = application.submit_until_close(id=7)
+    soon, cancelled = (application.submit(0.02, i) for i in (1, 2))
+    cancelled.cancel()
+    application.wait_until_task_accepted()
+    assert await soon == 1 and not forever.done()
+    application.close()
+    assert await asyncio.wait_for(forever, 20) == 7
+    with pytest.raises(RuntimeError, match="closed"):
+        application.submit()
 
 
 # ---- Helpers of UCXX's tests ----
