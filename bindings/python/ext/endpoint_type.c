@@ -100,37 +100,43 @@ static ENDPOINT_CALL(sync_recv)
 #define FAST METH_FASTCALL | METH_KEYWORDS
 #define FN(f) (PyCFunction)(void (*)(void))(f)
 
-static PyMethodDef methods[] = {
-    {"send", FN(endpoint_send), FAST,
-     "send($self, /, buffer, tag=0, timeout=None, sync=False, stream=None)\n--\n\n"
-     "Send a tagged message. Done means that the buffer can be used again; with `sync`, that\n"
-     "the peer has matched it with a receive. With a CUDA `stream` (of CuPy, PyTorch, Numba, or\n"
-     "its number) it leaves once that stream's work is done."},
-    {"recv", FN(endpoint_recv), FAST,
-     "recv($self, /, buffer=None, tag=0, mask=2**64-1, timeout=None)\n--\n\n"
-     "Receive a tagged message.\n\n"
-     "With a writable buffer: into it; gives the length in bytes. A longer message raises\n"
-     "TruncatedError. Without: gives a bytearray of the right size."},
-    {"_recv", FN(endpoint_recv), FAST, NULL},
-    {"stream_send", FN(endpoint_stream_send), FAST,
-     "stream_send($self, /, buffer, timeout=None, stream=None)\n--\n\n"
-     "Send bytes on the stream; `stream` is a CUDA stream, as for send()."},
-    {"stream_recv", FN(endpoint_stream_recv), FAST,
-     "stream_recv($self, /, buffer, exactly=True, timeout=None)\n--\n\n"
-     "Receive bytes of the stream into a writable buffer: all of it, or at least one byte if\n"
-     "not `exactly`; gives their number."},
-    {"send_am", FN(endpoint_am_send), FAST,
-     "send_am($self, /, buffer, id=0, header=None, timeout=None, eager=False, rndv=False,\n"
-     "        stream=None)\n--\n\n"
-     "Send an active message; the header is copied. `stream` is a CUDA stream, as for send()."},
-    {"_attach", endpoint_attach, METH_VARARGS, NULL},
-    {NULL, NULL, 0, NULL}};
+/* The blocking calls take and tell the same. The signatures are read by inspect.signature(), which computes nothing. */
+#define SEND_DOC                                                                                  \
+    "send($self, /, buffer, tag=0, timeout=None, sync=False, stream=None)\n--\n\n"                \
+    "Send a tagged message. Done means that the buffer can be used again; with `sync`, that\n"    \
+    "the peer has matched it with a receive. With a CUDA `stream` (of CuPy, PyTorch, Numba, or\n" \
+    "its number) it leaves once that stream's work is done."
+#define RECV_DOC                                                                            \
+    "recv($self, /, buffer=None, tag=0, mask=18446744073709551615, timeout=None)\n--\n\n"   \
+    "Receive a tagged message.\n\n"                                                         \
+    "With a writable buffer: into it; gives the length in bytes. A longer message raises\n" \
+    "TruncatedError. Without: gives a bytearray of the right size."
+#define STREAM_SEND_DOC                                                \
+    "stream_send($self, /, buffer, timeout=None, stream=None)\n--\n\n" \
+    "Send bytes on the stream; `stream` is a CUDA stream, as for send()."
+#define STREAM_RECV_DOC                                                                        \
+    "stream_recv($self, /, buffer, exactly=True, timeout=None)\n--\n\n"                        \
+    "Receive bytes of the stream into a writable buffer: all of it, or at least one byte if\n" \
+    "not `exactly`; gives their number."
+#define SEND_AM_DOC                                                                         \
+    "send_am($self, /, buffer, id=0, header=None, timeout=None, eager=False, rndv=False,\n" \
+    "        stream=None)\n--\n\n"                                                          \
+    "Send an active message; the header is copied. `stream` is a CUDA stream, as for send()."
 
-static PyMethodDef sync_methods[] = {{"send", FN(sync_send), FAST, NULL},
-                                     {"recv", FN(sync_recv), FAST, NULL},
-                                     {"stream_send", FN(sync_stream_send), FAST, NULL},
-                                     {"stream_recv", FN(sync_stream_recv), FAST, NULL},
-                                     {"send_am", FN(sync_am_send), FAST, NULL},
+static PyMethodDef methods[] = {{"send", FN(endpoint_send), FAST, SEND_DOC},
+                                {"recv", FN(endpoint_recv), FAST, RECV_DOC},
+                                {"_recv", FN(endpoint_recv), FAST, NULL},
+                                {"stream_send", FN(endpoint_stream_send), FAST, STREAM_SEND_DOC},
+                                {"stream_recv", FN(endpoint_stream_recv), FAST, STREAM_RECV_DOC},
+                                {"send_am", FN(endpoint_am_send), FAST, SEND_AM_DOC},
+                                {"_attach", endpoint_attach, METH_VARARGS, NULL},
+                                {NULL, NULL, 0, NULL}};
+
+static PyMethodDef sync_methods[] = {{"send", FN(sync_send), FAST, SEND_DOC},
+                                     {"recv", FN(sync_recv), FAST, RECV_DOC},
+                                     {"stream_send", FN(sync_stream_send), FAST, STREAM_SEND_DOC},
+                                     {"stream_recv", FN(sync_stream_recv), FAST, STREAM_RECV_DOC},
+                                     {"send_am", FN(sync_am_send), FAST, SEND_AM_DOC},
                                      {"_attach", endpoint_attach, METH_VARARGS, NULL},
                                      {NULL, NULL, 0, NULL}};
 

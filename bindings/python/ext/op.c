@@ -488,9 +488,12 @@ int op_import(PyObject *module)
 #define KEYWORDS METH_VARARGS | METH_KEYWORDS
 #define FN(f) (PyCFunction)(void (*)(void))(f)
     static PyMethodDef methods[] = {
-        {"send", op_send_method, METH_O, NULL},
-        {"throw", op_throw, METH_VARARGS, NULL},
-        {"close", op_close, METH_NOARGS, NULL},
+        {"send", op_send_method, METH_O,
+         "send($self, value, /)\n--\n\nAs of a coroutine: go on to await it."},
+        {"throw", op_throw, METH_VARARGS,
+         "throw($self, /, *exception)\n--\n\nAs of a coroutine: interrupt who awaits it."},
+        {"close", op_close, METH_NOARGS,
+         "close($self, /)\n--\n\nAs of a coroutine: give up awaiting it."},
         {"wait", FN(op_wait), KEYWORDS,
          "wait($self, /, timeout=None)\n--\n\n"
          "Block until the operation has ended and return its result. After `timeout` seconds\n"
@@ -499,12 +502,22 @@ int op_import(PyObject *module)
          "cancel($self, /, msg=None)\n--\n\n"
          "Ask for the end of the operation; False if it has ended. Its buffer stays in use until\n"
          "UCX gives it back."},
-        {"done", op_done, METH_NOARGS, NULL},
-        {"cancelled", op_cancelled, METH_NOARGS, NULL},
-        {"result", op_result, METH_NOARGS, NULL},
-        {"exception", op_exception, METH_NOARGS, NULL},
-        {"add_done_callback", FN(op_add_done_callback), METH_FASTCALL | METH_KEYWORDS, NULL},
-        {"remove_done_callback", op_remove_done_callback, METH_O, NULL},
+        {"done", op_done, METH_NOARGS, "done($self, /)\n--\n\nWhether it has ended."},
+        {"cancelled", op_cancelled, METH_NOARGS,
+         "cancelled($self, /)\n--\n\nWhether it was cancelled by cancel()."},
+        {"result", op_result, METH_NOARGS,
+         "result($self, /)\n--\n\n"
+         "What an await gives or raises; asyncio.InvalidStateError before it has ended."},
+        {"exception", op_exception, METH_NOARGS,
+         "exception($self, /)\n--\n\n"
+         "What it failed with, or None; asyncio.InvalidStateError before it has ended."},
+        {"add_done_callback", FN(op_add_done_callback), METH_FASTCALL | METH_KEYWORDS,
+         "add_done_callback($self, /, fn, *, context=None)\n--\n\n"
+         "Have fn(operation) called on the loop once it has ended, in `context` or a copy of the\n"
+         "current one."},
+        {"remove_done_callback", op_remove_done_callback, METH_O,
+         "remove_done_callback($self, fn, /)\n--\n\n"
+         "Take a callback back; gives how many times it was there."},
         /* asyncio.gather() asks futures of any kind for this one and for _cancel_message. */
         {"_make_cancelled_error", op_cancelled_exception, METH_NOARGS, NULL},
         {"_end", op_end, METH_VARARGS, NULL},

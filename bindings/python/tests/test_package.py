@@ -1,5 +1,7 @@
 """The package itself: types, the command line, the example of the README."""
 
+import enum
+import inspect
 import os
 import re
 import subprocess
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import hawser
+import hawser.sync
 
 HERE = Path(__file__).resolve().parent.parent
 
@@ -67,6 +70,26 @@ def test_names():
     for name in hawser.__all__:
         assert hasattr(hawser, name)
     assert (Path(hawser.__file__).parent / "py.typed").exists()
+
+
+def public(*modules):
+    """The classes, functions and methods of modules, by name."""
+    for module in modules:
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if callable(thing):
+                yield name, thing
+            if isinstance(thing, type) and not issubclass(thing, (Exception, enum.Enum)):
+                yield from ((f"{name}.{m}", each) for m, each in vars(thing).items() if m[0] != "_" and callable(each))
+
+
+def test_help():
+    """Everything says what it does, and what it takes. Types that cannot be called have no signature."""
+    made_by_calls = {"Buffer", "Operation", "Segments"}
+    for name, thing in public(hawser, hawser.sync):
+        assert inspect.getdoc(thing), name
+        if name not in made_by_calls:
+            assert inspect.signature(thing) is not None, name
 
 
 def test_readme():

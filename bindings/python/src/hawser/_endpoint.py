@@ -23,7 +23,8 @@ class Endpoint(_core.Endpoint):
     """A connection to a peer. Get one by connect() or from a Listener.
 
     Every call that moves data gives an Operation at once: await it, or wait() for it. The buffer
-    belongs to the library until it has ended, also when the await is cancelled.
+    belongs to the library until it has ended, also when the await is cancelled. recv() without a
+    buffer and recv_obj() are coroutines instead: they begin when they are awaited.
     """
 
     owner: Any = None  # what another API made of it
