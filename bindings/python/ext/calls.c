@@ -199,9 +199,8 @@ static PyObject *am_handler(PyObject *self, PyObject *args)
     if (on) {
         o.sink = (hws_sink){.callback = core_event, .callback_arg = c};
     }
-    return checked(
-        hws_am_handler(c->id, am_id >= 0 && am_id <= HWS_AM_ID_MAX ? (uint32_t)am_id : UINT32_MAX,
-                       on ? &o : NULL));
+    return checked(hws_am_handler(
+        c->id, am_id >= 0 && am_id <= UINT32_MAX ? (uint32_t)am_id : UINT32_MAX, on ? &o : NULL));
 }
 
 /* buffer(worker, length) */

@@ -4,14 +4,17 @@ SANITIZED
 """
 
 import asyncio
+import gc
 import math
 import threading
+import warnings
 
 import numpy as np
 import pytest
 
 import hawser
 import hawser.sync
+from hawser._context import nanoseconds
 
 
 async def test_arguments_by_name(pair):
@@ -135,6 +138,31 @@ def test_a_port_that_is_none(port):
                 call(port, "127.0.0.1", worker=worker)
         with pytest.raises(TypeError):
             hawser.listen("80", "127.0.0.1", worker=worker)
+
+
+async def test_what_takes_seconds_takes_infinity(context):
+    for_ever = math.inf
+    async with hawser.Worker(context, spin=1e-4) as worker:
+        times = {"hello_timeout": for_ever, "close_timeout": for_ever}
+        async with hawser.listen(host="127.0.0.1", worker=worker, **times) as listener:
+            dialled = hawser.connect(
+                "127.0.0.1", listener.port, worker=worker, timeout=for_ever, close_timeout=for_ever
+            )
+            async with dialled as client, await listener.accept() as server:
+                await client.send(b"x", timeout=for_ever)
+                assert await server.recv(timeout=for_ever) == b"x"
+    assert nanoseconds(for_ever) == nanoseconds(1e300) < 2**63
+
+
+@pytest.mark.parametrize("progress", ["blocking", "thread"])
+def test_a_worker_that_cannot_be_made_is_closed(progress):
+    """The text tells which id was wrong."""
+    with hawser.Context() as context, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises(hawser.InvalidError, match="am_id 5000"):
+            hawser.Worker(context, progress=progress, am_ids=(0, 5000))
+        gc.collect()
+        assert caught == []
 
 
 async def test_ids_of_active_messages(pair, worker):

@@ -29,6 +29,11 @@ def _bit(feature: str) -> int:
         raise ValueError(f"{feature!r} is no feature: {', '.join(_FEATURES)}") from None
 
 
+def nanoseconds(seconds: float) -> int:
+    """As the library counts; 30 years are for ever."""
+    return int(min(seconds, 1e9) * 1e9)
+
+
 class Context(Unique):
     """One UCX instance with its configuration. Workers are opened on it.
 
@@ -99,9 +104,9 @@ class Context(Unique):
         if self._closed:
             return
         check_views(self)
-        nanoseconds = int(min(timeout, 1e9) * 1e9)
+        left = nanoseconds(timeout)
         self._closed = True
-        _core.close_wait(self.id, nanoseconds)
+        _core.close_wait(self.id, left)
 
     @property
     def closed(self) -> bool:

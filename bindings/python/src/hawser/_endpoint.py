@@ -10,6 +10,7 @@ from typing import Any
 
 from . import _constants as c
 from . import _core, _errors
+from ._context import nanoseconds
 from ._objects import from_buffers, memory_for, to_buffers
 from ._remote import Plan, RemoteKey, check_views
 from ._unique import Unique
@@ -331,7 +332,7 @@ def connect(
     """
     flags = (c.EndpointFlag.TCP_ONLY if tcp_only else 0) | (c.EndpointFlag.RAW if raw else 0)
     worker = worker or default_worker()
-    closing = int(close_timeout * 1e9)
+    closing = nanoseconds(close_timeout)
     return Connecting(worker, *_core.connect(worker, host, port, flags, closing, local_address, _deadline(timeout)))
 
 
@@ -352,12 +353,12 @@ def connect_address(
     """
     flags = (c.EndpointFlag.LAZY if lazy else 0) | (c.EndpointFlag.RAW if raw else 0)
     worker = worker or default_worker()
-    closing = int(close_timeout * 1e9)
+    closing = nanoseconds(close_timeout)
     return Connecting(worker, *_core.connect_address(worker, bytes(address), flags, closing, _deadline(timeout)))
 
 
 def _deadline(timeout: float | None) -> int:
-    return 0 if timeout is None else max(1, int(min(timeout, 1e9) * 1e9))
+    return 0 if timeout is None else max(1, nanoseconds(timeout))
 
 
 def _is_full(owner: Worker | Listener) -> bool:
@@ -401,7 +402,7 @@ class Listener(Unique):
         self._context = contextvars.copy_context()
         self._peers = Waiters(worker)
         self._closing: _core.Operation[None] | None = None
-        self.id = _core.listen(worker, host, port, flags, int(hello_timeout * 1e9), int(close_timeout * 1e9))
+        self.id = _core.listen(worker, host, port, flags, nanoseconds(hello_timeout), nanoseconds(close_timeout))
         self._state = "open"
         worker._objects[self.id] = self
         info = self.info()

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from . import _constants as c
 from . import _core, _errors
 from ._address import flags_of
-from ._context import Context
+from ._context import Context, nanoseconds
 from ._remote import check_views
 from ._unique import Unique
 
@@ -78,11 +78,14 @@ class Worker(_core.Worker):
         self._leaving: set[Any] = set()  # what is being closed and perhaps nobody else holds any more
         self.backlog = backlog
         flags = c.WorkerFlag.STANDBY if standby else 0
-        self._open(context.id, _mode_of(progress), flags, name, 0, int(spin * 1e9), spares)
+        self._open(context.id, _mode_of(progress), flags, name, 0, nanoseconds(spin), spares)
         self._state = "open"
-        if context.has("am"):
-            for id in am_ids:
+        try:
+            for id in am_ids if context.has("am") else ():
                 self.keep_am(id)
+        except BaseException:
+            self.close_wait()  # nobody else can: there is no object
+            raise
 
     @property
     def closed(self) -> bool:
