@@ -509,6 +509,9 @@ static inline __attribute__((always_inline)) int32_t quick_am(struct hws__quick 
     if (q->tag >= HWS__AM_DIRECTS || !hws__quick_begin(q, opts, out)) {
         return HWS__GENERAL;
     }
+    if (hws__quick_bundled(q)) {
+        return hws__quick_end(q, opts, NULL, out);
+    }
     hws__quick_param(q, &param);
     ptr = hws__ucx.ucp_am_send_nbx(q->ep->ucx, (unsigned)q->tag + (q->ep->raw ? 0 : HWS__AM_DIRECT),
                                    NULL, 0, q->buffer, q->length, &param);

@@ -44,6 +44,7 @@ struct hws__endpoint *hws__endpoint_new(struct hws__worker *w)
         hws__list_init(&ep->link);
         hws__list_init(&ep->wait_link);
         hws__list_init(&ep->attention);
+        hws__list_init(&ep->bundle.link);
         hws__list_init(&ep->cut.link);
         hws__credit_init(&ep->credit);
         hws__stream_init(&ep->stream);
@@ -216,6 +217,7 @@ void hws__endpoint_detach(struct hws__endpoint *ep)
     hws__uworker_unrequest(ep);
     hws__upgrade_end(ep);
     hws__rkeys_detach(ep);
+    hws__bundle_drop(ep);
     ep->open = false;
     if (u == NULL) {
         return;

@@ -4,6 +4,7 @@
 #ifndef HWS_CORE_ENDPOINT_H
 #define HWS_CORE_ENDPOINT_H
 
+#include "bundle.h"
 #include "credit.h"
 #include "rma_state.h"
 #include "stream.h"
@@ -123,6 +124,7 @@ struct hws__endpoint {
     struct hws__rma rma;
     struct hws__credit credit;
     struct hws__stream stream;
+    struct hws__bundle bundle;
 
     /* Hello. */
     uint64_t peer_pid, peer_host;

@@ -1,4 +1,5 @@
 #include "exit.h"
+#include "bundle.h"
 #include "guard.h"
 #include "own.h"
 #include "progress.h"
@@ -89,7 +90,9 @@ static void take_workers(uint64_t end)
             hws__id_kind(id) == HWS_KIND_WORKER ? hws__obj_find(&hws__objects, id) : NULL;
 
         if (w != NULL) {
-            (void)hws__own_until(w, end);
+            if (hws__own_until(w, end)) {
+                hws__bundles_send_all(w);
+            }
         }
     }
 }

@@ -25,6 +25,7 @@
 #define HWS__AM_MULTI_PART 4
 #define HWS__AM_RMA 5
 #define HWS__AM_CREDIT 6
+#define HWS__AM_BUNDLE 7
 /** The user's id 0 as an id of UCX, for messages without a header; the next ones follow. */
 #define HWS__AM_DIRECT 16
 

@@ -465,7 +465,7 @@ static inline bool quick_recv(hws_id source, uint64_t tag, uint64_t mask,
     struct hws__op *op;
     bool nested;
 
-    if ((op = hws__quick_receive(source, kind, 0, opts, out, &scope, &nested)) == NULL) {
+    if ((op = hws__quick_receive(source, kind, 0, opts, out, &scope, &nested, NULL)) == NULL) {
         return false;
     }
     op->buffer = NULL;

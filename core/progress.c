@@ -268,6 +268,7 @@ static int finish_sweep(struct hws__worker *w)
         done++;
     }
     w->todo = w->late_cuts != 0;
+    hws__bundles_send_all(w);
     if (w->dead_count != 0) {
         retire_dead(w);
     }
@@ -344,6 +345,7 @@ static int sweep(struct hws__worker *w)
         done += r;
     }
     w->sweeping = false;
+    w->bundles.burst = 0;
     if (__builtin_expect(w->todo || atomic_load_explicit(&w->asked, memory_order_relaxed) ||
                              atomic_load_explicit(&w->submissions, memory_order_relaxed) != NULL,
                          0)) {

@@ -113,6 +113,13 @@ static inline __attribute__((always_inline)) bool hws__quick_begin(struct hws__q
     return true;
 }
 
+/** After hws__quick_begin(): whether it went into a bundle, and is done. */
+static inline __attribute__((always_inline)) bool hws__quick_bundled(const struct hws__quick *q)
+{
+    return __builtin_expect(++q->ep->worker->bundles.burst > HWS__BUNDLE_AFTER, 0) && !q->ep->raw &&
+           hws__bundle_add(q->ep, q->kind, q->tag, q->buffer, q->length);
+}
+
 /** UCX's parameters: contiguous bytes, which is what they are when nothing is said. */
 static inline void hws__quick_param(const struct hws__quick *q, ucp_request_param_t *param)
 {
@@ -168,10 +175,11 @@ static inline __attribute__((always_inline)) int32_t hws__quick_end(const struct
  * Take the operation of a receive on an endpoint for which nothing has arrived, with options that have
  * no other flags than `flags`. Null: the general way. The caller says what is to be received, then calls
  * hws__quick_posted() with the scope that this one fills.
+ * @param[out] arrived  nullable: the endpoint, if messages wait there: the worker is still owned then
  */
 static inline __attribute__((always_inline)) struct hws__op *hws__quick_receive(
     hws_id endpoint, uint32_t kind, uint32_t flags, const hws_op_opts *in, const hws_id *out,
-    struct hws__scope **scope, bool *nested)
+    struct hws__scope **scope, bool *nested, struct hws__endpoint **arrived)
 {
     struct hws__endpoint *ep;
     struct hws__worker *w;
@@ -193,11 +201,18 @@ static inline __attribute__((always_inline)) struct hws__op *hws__quick_receive(
         *scope = kind == HWS_EVENT_TAG_RECV ? hws__raw_quiet(ep) : NULL;
     }
     if (__builtin_expect(atomic_load_explicit(&ep->obj.id, memory_order_relaxed) != endpoint ||
-                             !ep->open || *scope == NULL ||
-                             atomic_load_explicit(&(*scope)->messages, memory_order_relaxed) != 0 ||
-                             w->free_ops == NULL || w->credit_blocked != 0,
+                             !ep->open || *scope == NULL || w->free_ops == NULL ||
+                             w->credit_blocked != 0,
                          0)) {
         hws__disown(w, *nested);
+        return NULL;
+    }
+    if (__builtin_expect(atomic_load_explicit(&(*scope)->messages, memory_order_relaxed) != 0, 0)) {
+        if (arrived != NULL && !ep->raw) {
+            *arrived = ep;
+        } else {
+            hws__disown(w, *nested);
+        }
         return NULL;
     }
     return hws__op_take_free(ep, in, kind);

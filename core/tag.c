@@ -161,32 +161,24 @@ static ucs_status_t meet(struct hws__op *op, struct hws__uworker *u, uint64_t ta
     return UCS_OK;
 }
 
-ucs_status_t hws__tag_cb(void *arg, const void *header, size_t header_length, void *data,
-                         size_t length, const ucp_am_recv_param_t *param)
+ucs_status_t hws__tag_arrived(struct hws__endpoint *ep, struct hws__uworker *u, uint64_t tag,
+                              void *data, uint64_t length, uint64_t attr)
 {
-    struct hws__uworker *u = arg;
     struct hws__worker *w = u->worker;
-    struct hws__endpoint *ep = hws__am_sender(u, param);
     struct hws__message *m;
     struct hws__op *op;
-    uint64_t tag;
     int s;
 
-    if (ep == NULL || !ep->hello_done || header_length != sizeof tag) {
-        HWS__COUNT(w, am_dropped, 1);
-        return UCS_OK;
-    }
     hws__flow_add(&ep->traffic.in[HWS_TRAFFIC_TAG], length);
-    memcpy(&tag, header, sizeof tag);
     op = hws__match_arrived(&ep->scope, &w->scope, tag);
-    if (op != NULL || (ep->closing && (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0)) {
+    if (op != NULL || (ep->closing && (attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0)) {
         HWS__CREDIT_TOOK(ep, HWS__CREDIT_TAG, length);
     }
-    if (op == NULL && ep->closing && (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0) {
+    if (op == NULL && ep->closing && (attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0) {
         return UCS_OK; /* nobody will take it, and the peer may want to send the rest */
     }
     if (op != NULL && (op->flags & HWS_OP_TAKE) == 0) {
-        return meet(op, u, tag, data, length, param->recv_attr);
+        return meet(op, u, tag, data, length, attr);
     }
     if ((m = hws__message_take(w, HWS_KIND_MESSAGE)) == NULL) {
         hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory for an unexpected message");
@@ -195,7 +187,7 @@ ucs_status_t hws__tag_cb(void *arg, const void *header, size_t header_length, vo
     m->ep = ep;
     m->ep_id = ep->obj.id;
     m->tag = tag;
-    s = hws__message_fill(m, u, data, length, param->recv_attr);
+    s = hws__message_fill(m, u, data, length, attr);
     if (s == UCS_ERR_NO_MEMORY) {
         hws__message_release(m);
         hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory for an unexpected message");
@@ -218,6 +210,21 @@ out_of_memory:
         hws__op_finish(op, HWS_E_NO_MEMORY);
     }
     return UCS_OK;
+}
+
+ucs_status_t hws__tag_cb(void *arg, const void *header, size_t header_length, void *data,
+                         size_t length, const ucp_am_recv_param_t *param)
+{
+    struct hws__uworker *u = arg;
+    struct hws__endpoint *ep = hws__am_sender(u, param);
+    uint64_t tag;
+
+    if (ep == NULL || !ep->hello_done || header_length != sizeof tag) {
+        HWS__COUNT(u->worker, am_dropped, 1);
+        return UCS_OK;
+    }
+    memcpy(&tag, header, sizeof tag);
+    return hws__tag_arrived(ep, u, tag, data, length, param->recv_attr);
 }
 
 static int32_t send_run(struct hws__post *p)
@@ -262,6 +269,9 @@ static inline __attribute__((always_inline)) int32_t quick_send(struct hws__quic
 
     if (!hws__quick_begin(q, opts, out)) {
         return HWS__GENERAL;
+    }
+    if (hws__quick_bundled(q)) {
+        return hws__quick_end(q, opts, NULL, out);
     }
     hws__quick_param(q, &param);
     if (q->ep->raw) {
@@ -348,18 +358,60 @@ static int32_t recv_run(struct hws__post *p)
     return HWS_OK;
 }
 
-/* By quick.h. False: not on this way. */
-static inline bool quick_recv(hws_id source, void *buffer, uint64_t length, uint64_t tag,
-                              uint64_t mask, const hws_op_opts *opts, hws_id *out)
+/* Under ownership: a message that is there as a whole goes into the buffer. False: there is none. */
+static __attribute__((noinline)) bool take_arrived(struct hws__endpoint *ep, void *buffer,
+                                                   uint64_t length, uint64_t tag, uint64_t mask,
+                                                   const hws_op_opts *opts)
 {
+    struct hws__message *m = hws__match_find(&ep->scope, false, tag, mask);
+
+    if (m == NULL || m->rndv || m->length > length || (m->data == NULL && m->length != 0)) {
+        return false;
+    }
+    if (m->length != 0) {
+        memcpy(buffer, m->data, m->length);
+    }
+    if (opts->result != NULL) {
+        *opts->result = (hws_event){.size = sizeof(hws_event),
+                                    .kind = HWS_EVENT_TAG_RECV,
+                                    .source = m->ep_id,
+                                    .length = m->length,
+                                    .tag = m->tag,
+                                    .user = opts->user};
+    }
+    hws__message_release(m);
+    return true;
+}
+
+/* By quick.h: HWS_OK, it is posted; HWS_DONE; HWS__GENERAL, not on this way. */
+static inline int32_t quick_recv(hws_id source, void *buffer, uint64_t length, uint64_t tag,
+                                 uint64_t mask, const hws_op_opts *opts, hws_id *out)
+{
+    struct hws__endpoint *arrived = NULL;
     struct hws__scope *scope;
     struct hws__op *op;
-    bool nested;
+    bool nested, done;
 
-    if ((buffer == NULL && length != 0) || (int64_t)length < 0 ||
-        (op = hws__quick_receive(source, HWS_EVENT_TAG_RECV, HWS_OP_INLINE, opts, out, &scope,
-                                 &nested)) == NULL) {
-        return false;
+    if ((buffer == NULL && length != 0) || (int64_t)length < 0) {
+        return HWS__GENERAL;
+    }
+    op = hws__quick_receive(source, HWS_EVENT_TAG_RECV, HWS_OP_INLINE, opts, out, &scope, &nested,
+                            &arrived);
+    if (__builtin_expect(arrived != NULL, 0)) {
+        done = (opts->flags & HWS_OP_INLINE) != 0 &&
+               take_arrived(arrived, buffer, length, tag, mask, opts);
+        if (!done) {
+            hws__disown(arrived->worker, nested);
+            return HWS__GENERAL;
+        }
+        hws__quick_leave(arrived->worker, nested);
+        if (out != NULL) {
+            *out = 0;
+        }
+        return HWS_DONE;
+    }
+    if (op == NULL) {
+        return HWS__GENERAL;
     }
     op->buffer = buffer;
     op->length = length;
@@ -367,7 +419,7 @@ static inline bool quick_recv(hws_id source, void *buffer, uint64_t length, uint
     op->mask = mask;
     op->memory_kind = HWS_MEMORY_HOST;
     hws__quick_posted(op, scope, nested, out);
-    return true;
+    return HWS_OK;
 }
 
 int32_t hws_tag_recv(hws_id source, void *buffer, uint64_t length, uint64_t tag, uint64_t mask,
@@ -377,8 +429,8 @@ int32_t hws_tag_recv(hws_id source, void *buffer, uint64_t length, uint64_t tag,
     int32_t r;
 
     HWS__ENTER();
-    if (quick_recv(source, buffer, length, tag, mask, opts, op)) {
-        return HWS_OK;
+    if ((r = quick_recv(source, buffer, length, tag, mask, opts, op)) != HWS__GENERAL) {
+        return r;
     }
     hws__post_init(&p, recv_run, HWS_EVENT_TAG_RECV, source, buffer, length);
     p.tag = tag;

@@ -11,6 +11,9 @@
 /** UCX's handler of HWS__AM_TAG. */
 ucs_status_t hws__tag_cb(void *arg, const void *header, size_t header_length, void *data,
                          size_t length, const ucp_am_recv_param_t *param);
+/** A message with this tag has come. What UCX must hear. */
+ucs_status_t hws__tag_arrived(struct hws__endpoint *ep, struct hws__uworker *u, uint64_t tag,
+                              void *data, uint64_t length, uint64_t attr);
 /** Receive a waiting or held message with a posting. Consumes the message if it succeeds. */
 int32_t hws__message_to(struct hws__post *p, struct hws__message *m);
 /** The same of a posted receive, taken out of matching. Owner only, outside UCX callbacks. */

@@ -1,5 +1,6 @@
 #include "uworker.h"
 #include "am.h"
+#include "bundle.h"
 #include "endpoint.h"
 #include "error.h"
 #include "exit.h"
@@ -149,6 +150,7 @@ static void set_handlers(struct hws__uworker *u)
     set_handler(u, HWS__AM_MULTI_PART, hws__multi_part_cb, u);
     set_handler(u, HWS__AM_RMA, hws__rma_cb, u);
     set_handler(u, HWS__AM_CREDIT, hws__credit_cb, u);
+    set_handler(u, HWS__AM_BUNDLE, hws__bundle_cb, u);
 }
 
 /*

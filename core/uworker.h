@@ -51,6 +51,7 @@ struct hws__uworker {
     bool by_tcp;             /* connections of it travel by TCP, see lost.h */
     _Atomic bool destroying; /* on the background thread */
     uint32_t pending;        /* requests of operations that it holds */
+    uint32_t bundles_held;   /* see bundle.h */
     uint32_t burying;        /* UCX endpoints that are being closed */
     uint64_t dead_since;
     bool dead;        /* leaves at the end of the sweep */

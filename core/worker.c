@@ -52,7 +52,8 @@ static void init_lists(struct hws__worker *w)
                                  &w->looks,
                                  &w->waiting,
                                  &w->dials,
-                                 &w->attention};
+                                 &w->attention,
+                                 &w->bundles.list};
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         hws__list_init(lists[i]);

@@ -4,6 +4,7 @@
 #ifndef HWS_CORE_WORKER_H
 #define HWS_CORE_WORKER_H
 
+#include "bundle.h"
 #include "context.h"
 #include "match.h"
 #include "message.h"
@@ -99,8 +100,9 @@ struct hws__worker {
     uint32_t told_round; /* see take_turns() */
     hws_id taking;       /* the operation whose end the owner waits for and takes itself */
     bool submitting;     /* submissions are being run */
-    bool todo;           /* something waits for the end of the sweep */
-    bool sweeping;       /* the owner is inside UCX's progress, see hws__call_now() */
+    struct hws__bundles bundles;
+    bool todo;     /* something waits for the end of the sweep */
+    bool sweeping; /* the owner is inside UCX's progress, see hws__call_now() */
     struct hws__op *free_ops;
     struct hws__list ready_ops; /* operations whose callback is due */
     struct hws__list ready;     /* notices whose callback is due */

@@ -91,11 +91,26 @@ static const char *status_string(ucs_status_t status)
 
 static void make_worker(struct hws__worker *w)
 {
-    struct hws__list *const lists[] = {
-        &w->hot,     &w->ready_ops,     &w->ready,       &w->free_notices,     &w->ops,
-        &w->kept,    &w->am_pending,    &w->dropped,     &w->free_messages[0], &w->free_messages[1],
-        &w->spares,  &w->multi_pending, &w->free_multis, &w->flushing,         &w->uworkers,
-        &w->waiting, &w->endpoints,     &w->listeners,   &w->attention};
+    struct hws__list *const lists[] = {&w->hot,
+                                       &w->ready_ops,
+                                       &w->ready,
+                                       &w->free_notices,
+                                       &w->ops,
+                                       &w->kept,
+                                       &w->am_pending,
+                                       &w->dropped,
+                                       &w->free_messages[0],
+                                       &w->free_messages[1],
+                                       &w->spares,
+                                       &w->bundles.list,
+                                       &w->multi_pending,
+                                       &w->free_multis,
+                                       &w->flushing,
+                                       &w->uworkers,
+                                       &w->waiting,
+                                       &w->endpoints,
+                                       &w->listeners,
+                                       &w->attention};
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         hws__list_init(lists[i]);

@@ -278,6 +278,8 @@ Test(queue, a_worker_feeds_once)
     hws__queue_feed(queue, a->id);
     cr_assert_eq(queue->feeder_count, 2);
     cr_assert(feeds(a->id) && feeds(b->id));
+    hws__obj_free(&hws__objects, a); /* the end of the process looks at workers */
+    hws__obj_free(&hws__objects, b);
 }
 
 /* Workers come and go during the life of a queue. */
@@ -294,6 +296,7 @@ Test(queue, the_place_of_a_worker_that_is_gone_is_used_again)
         cr_assert(feeds(stays->id));
         hws__obj_free(&hws__objects, w);
     }
+    hws__obj_free(&hws__objects, stays);
 }
 
 /* ---- Threads -------------------------------------------------------------------------------- */

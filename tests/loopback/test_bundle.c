@@ -1,0 +1,258 @@
+/*
+ * Bursts of small messages, which share messages of UCX: their order, who has them go, what a broken one does.
+ *
+ * INTERNAL TIMEOUT: 120
+ */
+#include "support/cases.h"
+#include "support/pair.h"
+
+#include "bundle.h"
+#include "endpoint.h"
+#include "hello.h"
+#include "progress.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BURST = 200, LARGEST = 600, AM_ID = 5, ROUNDS = 20 };
+
+static const hws_op_opts at_once = {.struct_size = sizeof(at_once),
+                                    .flags = HWS_OP_INLINE | HWS_OP_DETACHED};
+
+/* ---- Order and content ----------------------------------------------------------------------- */
+
+struct stream {
+    t_pair pair;
+    int sent, next; /* numbers of messages */
+};
+
+static size_t length_of(int n)
+{
+    return n % 7 == 0 ? 0 : (size_t)(n * 37 % LARGEST);
+}
+
+static void fill(unsigned char *data, int n)
+{
+    memset(data, n & 255, length_of(n));
+}
+
+static void check(const unsigned char *data, uint64_t length, int n)
+{
+    CHECK_EQ(length, length_of(n));
+    for (size_t i = 0; i < length; i++) {
+        CHECK_EQ(data[i], n & 255);
+    }
+}
+
+static void on_am(void *arg, const hws_event *event)
+{
+    struct stream *s = arg;
+    const hws_am_detail *d = event->detail;
+
+    check(d->data, d->data_length, s->next++);
+}
+
+/* The next message, of any size; mostly one that may end in the call. */
+static void send_next(struct stream *s, int tagged)
+{
+    static unsigned char all[BURST][LARGEST]; /* those that do not end in the call are read later */
+    hws_op_opts kept = {.struct_size = sizeof(kept)};
+    int n = s->sent++;
+    unsigned char *data = all[n % BURST];
+    hws_id op = 0;
+    int32_t r;
+
+    fill(data, n);
+    if (n % 31 == 30) { /* one that has an operation */
+        r = tagged
+                ? hws_tag_send(s->pair.endpoint[0], data, length_of(n), (uint64_t)n, &kept, &op)
+                : hws_am_send(s->pair.endpoint[0], AM_ID, NULL, 0, data, length_of(n), &kept, &op);
+        CHECK_OK(r);
+        WAIT_OK(&s->pair, op);
+        return;
+    }
+    r = tagged
+            ? hws_tag_send(s->pair.endpoint[0], data, length_of(n), (uint64_t)n, &at_once, NULL)
+            : hws_am_send(s->pair.endpoint[0], AM_ID, NULL, 0, data, length_of(n), &at_once, NULL);
+    CHECK(r == HWS_OK || r == HWS_DONE);
+}
+
+CASE_BOTH(active_messages_in_order)
+{
+    t_pair_opts opts = {.endpoint_flags = flags};
+    struct stream s = {.sent = 0};
+    hws_am_opts told = {.struct_size = sizeof(told),
+                        .sink = {.callback = on_am, .callback_arg = &s}};
+
+    t_pair_open(&s.pair, &opts);
+    CHECK_OK(hws_am_handler(s.pair.worker[1], AM_ID, &told));
+    for (int i = 0; i < ROUNDS; i++) {
+        for (int k = 0; k < BURST; k++) {
+            send_next(&s, 0);
+        }
+        UNTIL(&s.pair, s.next == s.sent);
+    }
+    t_pair_close(&s.pair);
+}
+
+/* Received with posted receives, and without: by any tag, so that the order shows. */
+CASE_BOTH(tagged_messages_in_order)
+{
+    t_pair_opts opts = {.endpoint_flags = flags};
+    hws_op_opts kept = {.struct_size = sizeof(kept)};
+    static unsigned char data[LARGEST];
+    struct stream s = {.sent = 0};
+
+    t_pair_open(&s.pair, &opts);
+    for (int i = 0; i < ROUNDS; i++) {
+        hws_id op = 0;
+        hws_event event;
+
+        for (int k = 0; k < BURST; k++) {
+            send_next(&s, 1);
+        }
+        for (; s.next != s.sent; s.next++) {
+            CHECK_OK(hws_tag_recv(s.pair.endpoint[1], data, sizeof(data), 0, 0, &kept, &op));
+            event = WAIT_OK(&s.pair, op);
+            CHECK_EQ(event.tag, (uint64_t)s.next);
+            check(data, event.length, s.next);
+        }
+    }
+    t_pair_close(&s.pair);
+}
+
+/* ---- Who has them go ------------------------------------------------------------------------- */
+
+static void count(void *arg, const hws_event *event)
+{
+    CHECK_OK(event->status);
+    ++*(int *)arg;
+}
+
+static void burst(hws_id endpoint, int n)
+{
+    static const uint64_t data = 5;
+
+    for (int i = 0; i < n; i++) {
+        int32_t r = hws_am_send(endpoint, AM_ID, NULL, 0, &data, sizeof(data), &at_once, NULL);
+
+        CHECK(r == HWS_OK || r == HWS_DONE);
+    }
+}
+
+static void open_counted(t_pair *pair, uint32_t flags, uint32_t mode, int *arrived)
+{
+    t_pair_opts opts = {.endpoint_flags = flags, .mode = mode};
+    hws_am_opts told = {.struct_size = sizeof(told),
+                        .sink = {.callback = count, .callback_arg = arrived}};
+
+    t_pair_open(pair, &opts);
+    CHECK_OK(hws_am_handler(pair->worker[1], AM_ID, &told));
+}
+
+/* Only the receiver makes progress. */
+CASE_BOTH(a_sender_that_never_comes_back)
+{
+    int arrived = 0;
+    t_pair pair;
+
+    open_counted(&pair, flags, HWS_PROGRESS_MANUAL, &arrived);
+    for (int round = 1; round <= ROUNDS; round++) {
+        uint64_t end = t_now() + 10 * T_SECOND;
+
+        burst(pair.endpoint[0], BURST);
+        while (arrived != round * BURST) {
+            CHECK(t_now() < end);
+            CHECK(hws_worker_progress(pair.worker[1]) >= 0);
+        }
+    }
+    t_pair_close(&pair);
+}
+
+/* The program's loop sleeps on the worker's descriptor, which tells of what was sent after it was armed. */
+CASE_BOTH(a_loop_that_sleeps_is_woken)
+{
+    struct pollfd fd = {.events = POLLIN};
+    int arrived = 0, armed;
+    t_pair pair;
+
+    open_counted(&pair, flags, HWS_PROGRESS_BLOCKING, &arrived);
+    do {
+        while (hws_worker_progress(pair.worker[0]) > 0) {}
+        armed = hws_worker_arm(pair.worker[0]);
+        CHECK(armed == HWS_OK || armed == HWS_E_BUSY);
+    } while (armed != HWS_OK);
+    CHECK_OK(hws_worker_fd(pair.worker[0], &fd.fd));
+    burst(pair.endpoint[0], BURST);
+    CHECK_EQ(poll(&fd, 1, 0), 1);
+    UNTIL(&pair, arrived == BURST);
+    t_pair_close(&pair);
+}
+
+/* What was sent goes before the goodbye. */
+CASE_BOTH(closing_sends_them)
+{
+    int arrived = 0;
+    t_pair pair;
+
+    open_counted(&pair, flags, HWS_PROGRESS_MANUAL, &arrived);
+    burst(pair.endpoint[0], BURST);
+    CHECK_OK(hws_close(pair.endpoint[0]));
+    UNTIL(&pair, arrived == BURST);
+    t_pair_close(&pair);
+}
+
+/* ---- Broken ones ----------------------------------------------------------------------------- */
+
+/* As if UCX had received it. */
+static void inject(t_pair *pair, const void *data, size_t length)
+{
+    struct hws__endpoint *ep = hws__obj_find(&hws__objects, pair->endpoint[1]);
+    ucp_am_recv_param_t param = {.recv_attr = 0};
+    bool nested = hws__own(ep->worker);
+    void *copy = t_alloc(length + 1); /* of exactly its length, for the address sanitizer */
+
+    memcpy(copy, data, length);
+    CHECK_EQ(hws__bundle_cb(ep->uworker, NULL, 0, copy, length, &param), UCS_OK);
+    free(copy);
+    hws__disown(ep->worker, nested);
+}
+
+static void ends_in_protocol(uint32_t flags, const void *data, size_t length)
+{
+    t_pair_opts opts = {.endpoint_flags = flags};
+    t_seen seen;
+    t_pair pair;
+
+    t_pair_open(&pair, &opts);
+    inject(&pair, data, length);
+    UNTIL(&pair, t_record_find(&pair.record[1], HWS_EVENT_DISCONNECTED, 0, 0, &seen));
+    CHECK_EQ(seen.event.status, HWS_E_PROTOCOL);
+    t_pair_close(&pair);
+}
+
+CASE(what_is_no_bundle)
+{
+    struct {
+        uint64_t tag;
+        uint32_t length, kind;
+        char data[16];
+    } r = {.tag = 1, .length = 16, .kind = HWS_EVENT_TAG_SEND};
+
+    ends_in_protocol(0, &r, 15);            /* half a record */
+    ends_in_protocol(0, &r, sizeof(r) - 1); /* less data than it says */
+    ends_in_protocol(0, &r, sizeof(r) + 1 - 9);
+    r.length = HWS__BUNDLE_MESSAGE + 1;
+    ends_in_protocol(0, &r, sizeof(r));
+    r.length = UINT32_MAX;
+    ends_in_protocol(0, &r, sizeof(r));
+    r.length = 16;
+    r.kind = HWS_EVENT_MULTI_SEND;
+    ends_in_protocol(0, &r, sizeof(r));
+    r.kind = HWS_EVENT_AM_SEND;
+    r.tag = HWS_AM_ID_MAX + 1;
+    ends_in_protocol(0, &r, sizeof(r));
+}
+
+CASES_MAIN
