@@ -155,10 +155,9 @@ static bool order_watch(struct hws__worker *w)
 {
     struct hws__bundles *all = &w->bundles;
 
-    if (atomic_load(&all->watched)) {
+    if (atomic_exchange(&all->watched, true)) {
         return true;
     }
-    atomic_store(&all->watched, true);
     all->watch.run = run_watch;
     if (!hws__job_order(w, &w->context->background, &all->watch, HWS__BUNDLE_NS)) {
         atomic_store(&all->watched, false);

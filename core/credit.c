@@ -95,7 +95,9 @@ static void tell(struct hws__endpoint *ep, enum type type, uint32_t sort, uint64
     if (ep->ucx == NULL || ep->failed) {
         return;
     }
-    hws__bundles_send_all(ep->worker);
+    if (type == ASK || type == NONE || type == CLEAR) {
+        hws__bundles_send_all(ep->worker); /* what waits is behind it */
+    }
     if ((m = malloc(sizeof *m)) == NULL) {
         /* The peer would wait for ever. */
         hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory for a message about credits");
