@@ -7,6 +7,7 @@
 #include "job.h"
 #include "progress.h"
 #include "tag.h"
+#include "time.h"
 #include "ucx_loader.h"
 #include <sched.h>
 #include <stdlib.h>
@@ -166,12 +167,39 @@ static bool order_watch(struct hws__worker *w)
     return true;
 }
 
+/* The time of now, in the burst. */
+static void take_time(struct hws__bundles *all)
+{
+    all->timed_at = hws__now();
+    all->timed_burst = all->burst;
+}
+
+/* Whether one message has followed the other since the time was taken. Else the burst is over; another may begin. */
+static bool is_burst(const struct hws__endpoint *ep)
+{
+    struct hws__bundles *all = &ep->worker->bundles;
+    uint64_t gap = ep->uworker->shm ? HWS__BUNDLE_GAP_NS : HWS__BUNDLE_GAP_TCP_NS;
+    uint64_t before = all->timed_at;
+    uint32_t count = all->burst - all->timed_burst;
+
+    take_time(all);
+    if (all->timed_at - before > count * gap) {
+        hws__bundles_send_all(ep->worker); /* before what goes on its own */
+        all->burst = 0;
+        return false;
+    }
+    return true;
+}
+
 /* The first message of a bundle. False: it must go at once. */
 static bool begin(struct hws__endpoint *ep)
 {
     struct hws__worker *w = ep->worker;
     struct hws__bundles *all = &w->bundles;
 
+    if (!is_burst(ep)) {
+        return false;
+    }
     if (ep->uworker->bundles_held >= HWS__BUNDLES_HELD || w->closing) {
         return false;
     }
@@ -200,6 +228,12 @@ bool hws__bundle_add(struct hws__endpoint *ep, uint32_t kind, uint64_t tag, cons
     struct hws__bundle *b = &ep->bundle;
     struct record *r;
 
+    if (ep->worker->bundles.burst <= HWS__BUNDLE_AFTER) {
+        if (ep->worker->bundles.burst == HWS__BUNDLE_TIMED) {
+            take_time(&ep->worker->bundles);
+        }
+        return false;
+    }
     if (b->used != 0 &&
         (length > HWS__BUNDLE_MESSAGE || b->used + record_bytes(length) > HWS__BUNDLE_BYTES)) {
         bundle_send(ep);

@@ -1,10 +1,10 @@
 /*
  * Bundles: small messages of a burst travel in one message of UCX.
  *
- * Of a program that sends one message after the other without making progress between them the first
- * HWS__BUNDLE_AFTER go at once, each on its own. Those that follow are copied behind one another into a bundle. It goes
- * when it is full, before whatever else its worker sends, with the next progress, and soon after HWS__BUNDLE_NS even if the
- * program never comes back. The receiver takes each message out as if it had come alone: credits, statistics and the
+ * Of a program that sends one message right after the other without making progress between them the first
+ * HWS__BUNDLE_AFTER go at once, each on its own. Those that follow are copied behind one another into a bundle. It
+ * goes when it is full, before whatever else its worker sends, with the next progress, and soon after HWS__BUNDLE_NS
+ * even if the program never comes back. Who sends now and then, but makes no progress either, has no bundles. The receiver takes each message out as if it had come alone: credits, statistics and the
  * order are those of the messages.
  *
  * Only sends that may end in the call (HWS_OP_INLINE) are bundled: their buffers are the program's again at once.
@@ -24,6 +24,10 @@ struct hws__worker;
 
 /** Sends without progress between them that go at once. */
 #define HWS__BUNDLE_AFTER 16u
+/** From which of them on the time is taken, and what one may take, with what the program does between two. */
+#define HWS__BUNDLE_TIMED 8u
+#define HWS__BUNDLE_GAP_NS 500u
+#define HWS__BUNDLE_GAP_TCP_NS 3000u
 /** Bytes of a bundle, so that every transport takes it in one piece, and of the largest message in one. */
 #define HWS__BUNDLE_BYTES 3840u
 #define HWS__BUNDLE_MESSAGE 256u
@@ -43,6 +47,8 @@ struct hws__bundle {
 struct hws__bundles {
     struct hws__list list; /* endpoints whose bundle is to be sent */
     uint32_t burst;        /* sends since the last progress */
+    uint32_t timed_burst;  /* `burst` when the time was taken last, and the time */
+    uint64_t timed_at;
     /* For the background thread, which sends what nobody else does. */
     _Atomic bool waiting;   /* the list is not empty; the owner writes */
     _Atomic uint32_t begun; /* bundles; the owner writes */
@@ -53,8 +59,9 @@ struct hws__bundles {
 };
 
 /**
- * Take a message with this tag, or an active message with this id and without a header, which has credit. False: it
- * goes on its own, and what came before it has gone. Owner only.
+ * Of a burst of HWS__BUNDLE_TIMED and more, counted already: take a message with this tag, or an active message with
+ * this id and without a header, which has credit. False: it goes on its own, and what came before it has gone. Owner
+ * only.
  */
 bool hws__bundle_add(struct hws__endpoint *ep, uint32_t kind, uint64_t tag, const void *data,
                      uint64_t length);

@@ -116,8 +116,8 @@ static inline __attribute__((always_inline)) bool hws__quick_begin(struct hws__q
 /** After hws__quick_begin(): whether it went into a bundle, and is done. */
 static inline __attribute__((always_inline)) bool hws__quick_bundled(const struct hws__quick *q)
 {
-    return __builtin_expect(++q->ep->worker->bundles.burst > HWS__BUNDLE_AFTER, 0) && !q->ep->raw &&
-           hws__bundle_add(q->ep, q->kind, q->tag, q->buffer, q->length);
+    return __builtin_expect(++q->ep->worker->bundles.burst >= HWS__BUNDLE_TIMED, 0) &&
+           !q->ep->raw && hws__bundle_add(q->ep, q->kind, q->tag, q->buffer, q->length);
 }
 
 /** UCX's parameters: contiguous bytes, which is what they are when nothing is said. */
