@@ -356,7 +356,7 @@ static void on_welcome(struct hws__endpoint *ep, const struct control *m, const 
                                                      ep->peer_nonce, m->proof))) {
         hws__endpoint_fail(ep, HWS_E_AUTH, "the listener has another key, or none");
     } else if (!offered || !hws__upgrade_welcome(ep, tail->address, tail->length)) {
-        ep->reason = offered ? m->reason : ep->reason;
+        ep->reason = offered && m->reason <= HWS_REASON_SHM_FAILED ? m->reason : ep->reason;
         hws__endpoint_opened(ep);
     }
 }

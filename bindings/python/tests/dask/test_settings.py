@@ -264,7 +264,8 @@ def test_how_flags_are_written(value, chosen):
 
 
 @pytest.mark.parametrize(
-    "timeout, idle, interval, probes", [("30s", 10, 2, 10), ("2s", 1, 1, 1), ("5s", 1, 1, 4), ("600s", 150, 45, 10)]
+    "timeout, idle, interval, probes",
+    [("30s", 10, 2, 10), ("2s", 1, 1, 1), ("5s", 1, 1, 4), ("600s", 150, 45, 10), (None, 10, 2, 10)],
 )
 def test_a_peer_may_be_silent_as_long_as_over_tcp(timeout, idle, interval, probes):
     with dask.config.set({"distributed.comm.timeouts.tcp": timeout}):

@@ -31,14 +31,16 @@ def connect_timeout() -> float | None:
     return seconds("connect-timeout")
 
 
+def _tcp_timeout() -> float:
+    """Seconds that the kernel would wait for a silent peer over tcp."""
+    chosen = dask.config.get("distributed.comm.timeouts.tcp", None)
+    return float(parse_timedelta("30s" if chosen is None else chosen, "seconds"))
+
+
 def close_timeout() -> float:
     """Seconds that closing may take for what was sent; by default as long as the kernel would go on over tcp."""
     chosen = seconds("close-timeout")
-    return (
-        float(parse_timedelta(dask.config.get("distributed.comm.timeouts.tcp"), "seconds"))
-        if chosen is None
-        else chosen
-    )
+    return _tcp_timeout() if chosen is None else chosen
 
 
 def write_ahead() -> int:
@@ -179,8 +181,7 @@ def _keepalive(chosen: Mapping[str, str]) -> dict[str, str]:
     keys = ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT")
     if any(key in chosen or f"UCX_{key}" in os.environ for key in keys):
         return {}
-    timeout = dask.config.get("distributed.comm.timeouts.tcp", "30s")
-    seconds = max(2, int(parse_timedelta(timeout, default="seconds")))
+    seconds = max(2, int(_tcp_timeout()))
     probes = min(10, seconds - 1)
     interval = max(1, seconds * 3 // 4 // probes)
     idle = seconds - probes * interval
