@@ -22,10 +22,14 @@
 struct hws__endpoint;
 struct hws__worker;
 
-/** Sends without progress between them that go at once. */
-#define HWS__BUNDLE_AFTER 16u
+/**
+ * Sends without progress between them that go at once. They are with the peer when the call returns, even if the
+ * process is killed then. Half of the places in UCX's queues in shared memory: bundles find room in the other half also
+ * where the peer does not read just now.
+ */
+#define HWS__BUNDLE_AFTER 32u
 /** From which of them on the time is taken, and what one may take, with what the program does between two. */
-#define HWS__BUNDLE_TIMED 8u
+#define HWS__BUNDLE_TIMED 24u
 #define HWS__BUNDLE_GAP_NS 500u
 #define HWS__BUNDLE_GAP_TCP_NS 3000u
 /** Bytes of a bundle, so that every transport takes it in one piece, and of the largest message in one. */

@@ -151,6 +151,9 @@ static void open_counted(t_pair *pair, uint32_t flags, uint32_t mode, int *arriv
     CHECK_OK(hws_am_handler(pair->worker[1], AM_ID, &told));
 }
 
+/* As many as find room in UCX's queue, where the machine is too slow for them to look like a burst. */
+#define UNATTENDED 50
+
 /* Only the receiver makes progress. */
 CASE_BOTH(a_sender_that_never_comes_back)
 {
@@ -161,8 +164,8 @@ CASE_BOTH(a_sender_that_never_comes_back)
     for (int round = 1; round <= ROUNDS; round++) {
         uint64_t end = t_now() + 10 * T_SECOND;
 
-        burst(pair.endpoint[0], BURST);
-        while (arrived != round * BURST) {
+        burst(pair.endpoint[0], UNATTENDED);
+        while (arrived != round * UNATTENDED) {
             CHECK(t_now() < end);
             CHECK(hws_worker_progress(pair.worker[1]) >= 0);
         }
