@@ -57,13 +57,14 @@ def get_worker_command(server_info, args, num_workers, node_idx):
 run_ssh_cluster(sys.argv[1:3], "here", ["here", "there"], 2, get_server_command, get_worker_command)
 """
 
-# A server that says where it is in two parts, with a warning before; it prints what its workers were called with.
+# A server that says where it is in three parts, with a warning before; it prints what its workers were called with.
 LISTENS = """
 import json, socket, sys, time
 sys.stderr.write("a warning"); sys.stderr.flush()
 s = socket.create_server(("127.0.0.1", 0))
 where = json.dumps({"address": "127.0.0.1", "port": s.getsockname()[1]})
-print(where[:9], end="", flush=True); time.sleep(0.2); print(where[9:], flush=True)
+print(where[:9], end="", flush=True); time.sleep(0.2)
+print(where[9:], end="", flush=True); time.sleep(0.2); print(flush=True)
 said = sorted(s.accept()[0].makefile().read() for _ in range(int(sys.argv[1])))
 print("the workers said", said)
 """

@@ -51,11 +51,24 @@ class SSHServerProc(SSHProc):
     def __init__(self, out_queue: queue.Queue[Any]) -> None:
         super().__init__(out_queue)
         self._first = ""
+        self._first_line = True
+
+    def _after_first_line(self, data: str) -> str:
+        """Without what ends the line that says where it listens, which may come later than the rest."""
+        if not self._first_line:
+            return data
+        line, newline, data = data.partition("\n")
+        self._first_line = not newline
+        return line.strip() + data
 
     def data_received(self, data: Any, datatype: Any) -> None:
         # What it prints on stderr, a warning say, may come before.
-        if self.address is not None or datatype is not None:
+        if datatype is not None:
             super().data_received(data, datatype)
+            return
+        if self.address is not None:
+            if rest := self._after_first_line(data):
+                super().data_received(rest, datatype)
             return
         self._first += data
         try:
@@ -64,8 +77,7 @@ class SSHServerProc(SSHProc):
             return  # the rest is still to come
         self.address, self.port = server_info["address"], server_info["port"]
         self.out_queue.put(server_info)
-        rest = self._first[end:].strip()
-        if rest:
+        if rest := self._after_first_line(self._first[end:]):
             super().data_received(rest, datatype)
 
 
