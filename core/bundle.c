@@ -99,34 +99,34 @@ void hws__bundle_drop(struct hws__endpoint *ep)
 /* ---- Programs that make no progress ---------------------------------------------------------- */
 
 /* Whether the watch is over. If a bundle begins just then, either side sees the other's mark. */
-static bool ends(struct hws__bundles *all)
+static bool ends(struct hws__worker *w)
 {
-    if (atomic_load(&all->waiting)) {
+    if (atomic_load(&w->bundles.waiting)) {
         return false;
     }
-    atomic_store(&all->watched, false);
-    return !atomic_load(&all->waiting) || atomic_exchange(&all->watched, true);
+    atomic_store(&w->watched, false);
+    return !atomic_load(&w->bundles.waiting) || atomic_exchange(&w->watched, true);
 }
 
 /* On the background thread: nobody has sent it since the last look. */
 static void send_for(struct hws__worker *w)
 {
     hws__ucx_begin();
-    atomic_store(&w->bundles.visited, true);
+    atomic_store(&w->visited, true);
     if (hws__own_try(w)) {
         hws__bundles_send_all(w);
         hws__own_release(w);
     }
-    atomic_store(&w->bundles.visited, false);
+    atomic_store(&w->visited, false);
     hws__ucx_end();
 }
 
 bool hws__bundles_let_go(struct hws__worker *w)
 {
-    if (w->mode > HWS_PROGRESS_BLOCKING || !atomic_load(&w->bundles.watched)) {
+    if (!atomic_load(&w->watched)) {
         return false;
     }
-    while (atomic_load(&w->bundles.visited)) {
+    while (atomic_load(&w->visited)) {
         sched_yield();
     }
     return hws__own_try(w);
@@ -138,7 +138,7 @@ static void run_watch(struct hws__job *job)
     struct hws__bundles *all = &w->bundles;
     uint32_t begun = atomic_load(&all->begun);
 
-    if (ends(all)) {
+    if (ends(w)) {
         atomic_fetch_sub(&w->jobs, 1);
         return;
     }
@@ -148,20 +148,22 @@ static void run_watch(struct hws__job *job)
     }
     all->looked = begun;
     if (!hws__background_later(&w->context->background, job, HWS__BUNDLE_NS)) {
+        atomic_store(&w->watched, false);
         atomic_fetch_sub(&w->jobs, 1);
     }
 }
 
+/* Where a thread of the library makes progress it is woken instead. */
 static bool order_watch(struct hws__worker *w)
 {
-    struct hws__bundles *all = &w->bundles;
+    struct hws__job *job = &w->bundles.watch;
 
-    if (atomic_exchange(&all->watched, true)) {
+    if (w->mode > HWS_PROGRESS_BLOCKING || atomic_exchange(&w->watched, true)) {
         return true;
     }
-    all->watch.run = run_watch;
-    if (!hws__job_order(w, &w->context->background, &all->watch, HWS__BUNDLE_NS)) {
-        atomic_store(&all->watched, false);
+    job->run = run_watch;
+    if (!hws__job_order(w, &w->context->background, job, HWS__BUNDLE_NS)) {
+        atomic_store(&w->watched, false);
         return false;
     }
     return true;

@@ -57,8 +57,6 @@ struct hws__bundles {
     _Atomic bool waiting;   /* the list is not empty; the owner writes */
     _Atomic uint32_t begun; /* bundles; the owner writes */
     uint32_t looked;        /* `begun` at its last look */
-    _Atomic bool watched;   /* it has `watch` */
-    _Atomic bool visited;   /* it has the worker, or is about to */
     struct hws__job watch;
 };
 

@@ -88,6 +88,8 @@ struct hws__worker {
     _Atomic(struct hws__op *) returned; /* operations given back by other threads */
     /* All bits: times are taken, and no posting is plain or quick. Looked at before the worker is owned. */
     _Atomic uint32_t timed;
+    /* The background thread looks after bundles; it has the worker, or is about to. See bundle.h. */
+    _Atomic bool watched, visited;
     _Atomic uint32_t signalled;
     _Atomic uint32_t activity; /* grows while somebody makes progress */
 

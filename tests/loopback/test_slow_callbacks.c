@@ -348,9 +348,10 @@ static void close_beside_a_poster(uint32_t mode, uint32_t flags, uint64_t after_
     struct poster p = {.at_close = 0};
     pthread_t thread;
 
-    t_pair_open(&p.pair, &opts);
+    t_pair_listen(&p.pair, &opts);
     p.pair.record[1].then = saw_closed;
     p.pair.record[1].then_arg = &p;
+    t_pair_connect(&p.pair, &opts, &p.pair.endpoint[0], &p.pair.endpoint[1]);
     CHECK_EQ(pthread_create(&thread, NULL, post_until_closed, &p), 0);
     t_sleep(after_ns);
     CHECK_OK(hws_abort(p.pair.endpoint[1]));
