@@ -154,8 +154,10 @@ static void open_counted(t_pair *pair, uint32_t flags, uint32_t mode, int *arriv
 static bool has_bundle(const t_pair *pair)
 {
     const struct hws__endpoint *ep = hws__obj_find(&hws__objects, pair->endpoint[0]);
+    bool nested = hws__own(ep->worker), has = ep->bundle.used != 0;
 
-    return ep->bundle.used != 0;
+    hws__disown(ep->worker, nested);
+    return has;
 }
 
 /* As many as find room in UCX's queue, of which half may be places that the receiver has not given back. */
