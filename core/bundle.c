@@ -82,10 +82,10 @@ static void bundle_send(struct hws__endpoint *ep)
     hws__uworker_heat(ep->uworker);
 }
 
-void hws__bundles_send_all(struct hws__worker *w)
+void hws__bundles_send_all(struct hws__bundles *all)
 {
-    while (!hws__list_empty(&w->bundles.list)) {
-        bundle_send(hws__container(w->bundles.list.next, struct hws__endpoint, bundle.link));
+    while (!hws__list_empty(&all->list)) {
+        bundle_send(hws__container(all->list.next, struct hws__endpoint, bundle.link));
     }
 }
 
@@ -114,14 +114,14 @@ static void send_for(struct hws__worker *w)
     hws__ucx_begin();
     atomic_store(&w->visited, true);
     if (hws__own_try(w)) {
-        hws__bundles_send_all(w);
+        hws__bundles_send(&w->bundles);
         hws__own_release(w);
     }
     atomic_store(&w->visited, false);
     hws__ucx_end();
 }
 
-bool hws__bundles_let_go(struct hws__worker *w)
+bool hws__own_after_watch(struct hws__worker *w)
 {
     if (!atomic_load(&w->watched)) {
         return false;
@@ -186,7 +186,7 @@ static bool is_burst(const struct hws__endpoint *ep)
 
     take_time(all);
     if (all->timed_at - before > count * gap) {
-        hws__bundles_send_all(ep->worker); /* before what goes on its own */
+        hws__bundles_send(all); /* before what goes on its own */
         all->burst = 0;
         return false;
     }

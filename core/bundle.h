@@ -3,7 +3,7 @@
  *
  * Of a program that sends one message right after the other without making progress between them the first
  * HWS__BUNDLE_AFTER go at once, each on its own. Those that follow are copied behind one another into a bundle. It
- * goes when it is full, before whatever else its worker sends, with the next progress, and soon after HWS__BUNDLE_NS
+ * goes when it is full, before whatever else is posted on its worker, with the next progress, and soon after HWS__BUNDLE_NS
  * even if the program never comes back. Who sends now and then, but makes no progress either, has no bundles. The receiver takes each message out as if it had come alone: credits, statistics and the
  * order are those of the messages.
  *
@@ -67,13 +67,19 @@ struct hws__bundles {
  */
 bool hws__bundle_add(struct hws__endpoint *ep, uint32_t kind, uint64_t tag, const void *data,
                      uint64_t length);
-/** Hand the bundles of all endpoints to UCX. Owner only. */
-void hws__bundles_send_all(struct hws__worker *w);
+/** Hand the bundles to UCX, if there are any. Owner only. */
+void hws__bundles_send_all(struct hws__bundles *all);
+static inline void hws__bundles_send(struct hws__bundles *all)
+{
+    if (__builtin_expect(!hws__list_empty(&all->list), 0)) {
+        hws__bundles_send_all(all);
+    }
+}
 /**
  * The worker has an owner. If that is, or just was, the background thread, which does not stay to run what others submit:
  * own it when that has gone. Else false. Any thread.
  */
-bool hws__bundles_let_go(struct hws__worker *w);
+bool hws__own_after_watch(struct hws__worker *w);
 /** The endpoint lets go of UCX: what was not sent never is. Owner only. */
 void hws__bundle_drop(struct hws__endpoint *ep);
 /** UCX's handler of HWS__AM_BUNDLE. */

@@ -96,7 +96,7 @@ static void tell(struct hws__endpoint *ep, enum type type, uint32_t sort, uint64
         return;
     }
     if (type == ASK || type == NONE || type == CLEAR) {
-        hws__bundles_send_all(ep->worker); /* what waits is behind it */
+        hws__bundles_send(&ep->worker->bundles); /* what waits is behind it */
     }
     if ((m = malloc(sizeof *m)) == NULL) {
         /* The peer would wait for ever. */

@@ -91,7 +91,7 @@ static void take_workers(uint64_t end)
 
         if (w != NULL) {
             if (hws__own_until(w, end)) {
-                hws__bundles_send_all(w);
+                hws__bundles_send(&w->bundles);
             }
         }
     }

@@ -34,7 +34,7 @@ static int32_t fence_all(struct hws__worker *w, hws_id source)
 static int32_t fence(struct hws__worker *w, struct hws__endpoint *ep, hws_id source)
 {
     hws__submissions_catch_up(w);
-    hws__bundles_send_all(w);
+    hws__bundles_send(&w->bundles);
     if (ep == NULL) {
         return atomic_load(&w->obj.id) == source
                    ? fence_all(w, source)

@@ -132,7 +132,7 @@ static void send_with(struct hws__endpoint *ep, struct control *c, enum type typ
         }
         return;
     }
-    hws__bundles_send_all(ep->worker);
+    hws__bundles_send(&ep->worker->bundles);
     m = &o->control;
     o->piece = (ucp_dt_iov_t){m, sizeof *m};
     *m = *c;

@@ -483,11 +483,9 @@ static inline int32_t quick_multi(struct hws__quick *q, const hws_segment *segme
     if (!hws__quick_begin(q, opts, out)) {
         return HWS__GENERAL;
     }
-    if (__builtin_expect(!hws__list_empty(&q->ep->worker->bundles.list), 0)) {
-        hws__bundles_send_all(q->ep->worker);
-    }
     ep = q->ep;
     w = ep->worker;
+    hws__bundles_send(&w->bundles);
     bytes = ep->raw ? 0 : write_small(ep, q->tag, segments, count, HWS__MULTI_COALESCE, &q->length);
     if (__builtin_expect(bytes == 0 || count > ep->multi_count_max ||
                              q->length > ep->multi_bytes_max ||

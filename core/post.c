@@ -269,8 +269,8 @@ int32_t hws__post_not_free(struct hws__post *p, hws_id *out)
     if (may_run(p)) {
         return hws__post_run(p, out);
     }
-    return hws__bundles_let_go(p->worker) ? hws__post_leave(p, hws__post_run(p, out))
-                                          : submit(p, out);
+    return hws__own_after_watch(p->worker) ? hws__post_leave(p, hws__post_run(p, out))
+                                           : submit(p, out);
 }
 
 /* A sleeper armed before this operation existed: it must see what only progress moves on. */
@@ -411,7 +411,7 @@ static int32_t run_packaged(struct hws__post *p, hws_id *out)
     }
     remember(op, p->opts, now);
     nested = may_run(p);
-    if (!nested && !hws__own_try(w) && !hws__bundles_let_go(w)) {
+    if (!nested && !hws__own_try(w) && !hws__own_after_watch(w)) {
         hand_over(w, op);
         return HWS_OK;
     }

@@ -66,9 +66,7 @@ static inline int32_t hws__post_run(struct hws__post *p, hws_id *out)
     if (__builtin_expect(p->opts->timeout_ns != 0, 0) && !hws__heap_reserve(p->worker)) {
         return hws__fail(HWS_E_NO_MEMORY, p->source, "no memory for a deadline");
     }
-    if (__builtin_expect(!hws__list_empty(&p->worker->bundles.list), 0)) {
-        hws__bundles_send_all(p->worker);
-    }
+    hws__bundles_send(&p->worker->bundles);
     if ((r = p->run(p)) < 0) {
         return r;
     }

@@ -268,7 +268,7 @@ static int finish_sweep(struct hws__worker *w)
         done++;
     }
     w->todo = w->late_cuts != 0;
-    hws__bundles_send_all(w);
+    hws__bundles_send(&w->bundles);
     if (w->dead_count != 0) {
         retire_dead(w);
     }

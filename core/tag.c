@@ -372,12 +372,12 @@ static __attribute__((noinline)) bool take_arrived(struct hws__endpoint *ep, voi
         memcpy(buffer, m->data, m->length);
     }
     if (opts->result != NULL) {
-        *opts->result = (hws_event){.size = sizeof(hws_event),
-                                    .kind = HWS_EVENT_TAG_RECV,
-                                    .source = m->ep_id,
-                                    .length = m->length,
-                                    .tag = m->tag,
-                                    .user = opts->user};
+        hws__quick_result((struct hws__quick){.endpoint = m->ep_id,
+                                              .kind = HWS_EVENT_TAG_RECV,
+                                              .tag = m->tag,
+                                              .length = m->length,
+                                              .ep = ep},
+                          opts);
     }
     hws__message_release(m);
     return true;

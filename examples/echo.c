@@ -7,51 +7,12 @@
  * The client shows the simplest style: post an operation, wait for it. The server serves any number
  * of clients on one thread: all that happens comes out of one completion queue.
  */
-#include <hawser.h>
+#include "example.h"
 
-#include <ctype.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define SIZE_MAX_MESSAGE 65536
 #define TAG 1
-
-/* Leave with the library's own words if a call failed. */
-static int32_t check(int32_t code, const char *what)
-{
-    if (code < 0) {
-        hws_error error = {.struct_size = sizeof error};
-
-        hws_last_error(&error);
-        fprintf(stderr, "%s: %s (%s)\n", what,
-                error.code == code ? error.text : hws_error_text(code), hws_error_name(code));
-        exit(1);
-    }
-    return code;
-}
-
-/* A port in decimal. Whatever else is given ends the program: atoi() would make a port of anything. */
-static uint16_t port_of(const char *text)
-{
-    char *end;
-    unsigned long port = strtoul(text, &end, 10);
-
-    if (!isdigit((unsigned char)text[0]) || *end != '\0' || port > UINT16_MAX) {
-        fprintf(stderr, "PORT is a number from 0 to 65535, not \"%s\"\n", text);
-        exit(2);
-    }
-    return (uint16_t)port;
-}
-
-/* What was printed is only now written, perhaps; a disk may be full, or nobody reads the pipe. */
-static void finish_output(void)
-{
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        perror("writing the output");
-        exit(1);
-    }
-}
 
 /* A context is one UCX instance; a worker is where its connections make progress. */
 static hws_id open_worker(void)

@@ -8,14 +8,11 @@
  * where in the file its data belongs. The receiver is told of a message before the data moves
  * (HWS_AM_DEFER) and then fetches it straight into the mapped file: no buffer in between.
  */
-#include <hawser.h>
+#include "example.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -50,41 +47,6 @@ struct copy {
     uint64_t state;        /* the last one, of AM_STATE */
     int32_t failure;       /* why it cannot go on */
 };
-
-static int32_t check(int32_t code, const char *what)
-{
-    if (code < 0) {
-        hws_error error = {.struct_size = sizeof error};
-
-        hws_last_error(&error);
-        fprintf(stderr, "%s: %s (%s)\n", what,
-                error.code == code ? error.text : hws_error_text(code), hws_error_name(code));
-        exit(1);
-    }
-    return code;
-}
-
-/* A port in decimal. Whatever else is given ends the program: atoi() would make a port of anything. */
-static uint16_t port_of(const char *text)
-{
-    char *end;
-    unsigned long port = strtoul(text, &end, 10);
-
-    if (!isdigit((unsigned char)text[0]) || *end != '\0' || port > UINT16_MAX) {
-        fprintf(stderr, "PORT is a number from 0 to 65535, not \"%s\"\n", text);
-        exit(2);
-    }
-    return (uint16_t)port;
-}
-
-/* What was printed is only now written, perhaps; a disk may be full, or nobody reads the pipe. */
-static void finish_output(void)
-{
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        perror("writing the output");
-        exit(1);
-    }
-}
 
 static void die(const char *what)
 {

@@ -187,6 +187,15 @@ struct hws__endpoint *stub_connect(struct stub *s, bool server)
     return ep;
 }
 
+struct hws__endpoint *stub_open(struct stub *s)
+{
+    struct hws__endpoint *ep = stub_connect(s, true);
+
+    ep->phase = HWS__PHASE_OPEN;
+    ep->open = ep->hello_done = true;
+    return ep;
+}
+
 void stub_swept(struct stub *s)
 {
     bool nested = hws__own(s->worker);

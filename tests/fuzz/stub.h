@@ -19,6 +19,8 @@ struct stub {
 struct stub *stub_get(void);
 /** An endpoint whose messages come next on the UCX worker. */
 struct hws__endpoint *stub_connect(struct stub *s, bool server);
+/** A server's whose hello is over. */
+struct hws__endpoint *stub_open(struct stub *s);
 /** What happens after a sweep. */
 void stub_swept(struct stub *s);
 /** Cut it, and free it. */

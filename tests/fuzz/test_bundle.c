@@ -40,11 +40,9 @@ void fuzz_one(const unsigned char *data, size_t size)
     struct stub *s = stub_get();
     struct input in = {data, size};
     unsigned state = input_byte(&in);
-    struct hws__endpoint *ep = stub_connect(s, true);
+    struct hws__endpoint *ep = stub_open(s);
 
     hws__list_append(&s->worker->endpoints, &ep->link);
-    ep->phase = HWS__PHASE_OPEN;
-    ep->open = ep->hello_done = true;
     ep->closing = (state & CLOSING) != 0;
     hws__credit_open(ep, 0, 0);
     if (state & RECEIVES) {

@@ -185,12 +185,10 @@ void fuzz_one(const unsigned char *data, size_t size)
     struct stub *s = stub_get();
     struct input in = {data, size};
     unsigned state = input_byte(&in);
-    struct hws__endpoint *ep = stub_connect(s, true);
+    struct hws__endpoint *ep = stub_open(s);
 
     s->worker->multi_bytes_max = state & SMALL_LIMITS ? 4096 : UINT64_MAX;
     s->worker->multi_count_max = state & SMALL_LIMITS ? 20 : HWS__MULTI_COUNT;
-    ep->phase = HWS__PHASE_OPEN;
-    ep->open = ep->hello_done = true;
     ep->closing = (state & CLOSING) != 0;
     if ((state & NO_CREDIT) == 0) {
         hws__credit_open(ep, 10, 10);

@@ -169,15 +169,13 @@ void fuzz_one(const unsigned char *data, size_t size)
     struct stub *s = stub_get();
     struct input in = {data, size};
     unsigned state = input_byte(&in);
-    struct hws__endpoint *ep = stub_connect(s, true);
+    struct hws__endpoint *ep = stub_open(s);
     const struct hws__rkey *k = make_key(ep);
     bool nested;
 
     register_memory(s);
     registered->access = HWS_MEM_REMOTE_READ | (state & READ_ONLY ? 0 : HWS_MEM_REMOTE_WRITE);
     s->context.features = state & NO_FEATURE ? 0 : HWS_FEATURE_RMA | HWS_FEATURE_ATOMIC;
-    ep->phase = HWS__PHASE_OPEN;
-    ep->open = ep->hello_done = true;
     while (in.left != 0) {
         step(s, ep, k, &in);
     }

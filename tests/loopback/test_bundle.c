@@ -4,15 +4,11 @@
  * INTERNAL TIMEOUT: 120
  */
 #include "support/cases.h"
-#include "support/pair.h"
+#include "support/inject.h"
 
 #include "bundle.h"
-#include "endpoint.h"
-#include "hello.h"
-#include "progress.h"
 
 #include <poll.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { BURST = 200, LARGEST = 600, AM_ID = 5, ROUNDS = 20 };
@@ -241,20 +237,6 @@ CASE_BOTH(closing_sends_them)
 
 /* ---- Broken ones ----------------------------------------------------------------------------- */
 
-/* As if UCX had received it. */
-static void inject(t_pair *pair, const void *data, size_t length)
-{
-    struct hws__endpoint *ep = hws__obj_find(&hws__objects, pair->endpoint[1]);
-    ucp_am_recv_param_t param = {.recv_attr = 0};
-    bool nested = hws__own(ep->worker);
-    void *copy = t_alloc(length + 1); /* of exactly its length, for the address sanitizer */
-
-    memcpy(copy, data, length);
-    CHECK_EQ(hws__bundle_cb(ep->uworker, NULL, 0, copy, length, &param), UCS_OK);
-    free(copy);
-    hws__disown(ep->worker, nested);
-}
-
 static void ends_in_protocol(uint32_t flags, const void *data, size_t length)
 {
     t_pair_opts opts = {.endpoint_flags = flags};
@@ -262,7 +244,7 @@ static void ends_in_protocol(uint32_t flags, const void *data, size_t length)
     t_pair pair;
 
     t_pair_open(&pair, &opts);
-    inject(&pair, data, length);
+    t_inject(&pair, hws__bundle_cb, data, length, 0);
     UNTIL(&pair, t_record_find(&pair.record[1], HWS_EVENT_DISCONNECTED, 0, 0, &seen));
     CHECK_EQ(seen.event.status, HWS_E_PROTOCOL);
     t_pair_close(&pair);

@@ -6,7 +6,7 @@
  * INTERNAL TIMEOUT: 120
  */
 #include "support/cases.h"
-#include "support/pair.h"
+#include "support/inject.h"
 
 #include "hello.h"
 #include "multi.h"
@@ -40,22 +40,9 @@ static const short_list brief = {
     .data = "abcdefghijkl"};
 #define BRIEF (sizeof(brief.wire) + sizeof(brief.entries) + 12)
 
-static struct hws__endpoint *server_of(const t_pair *pair)
-{
-    return hws__obj_find(&hws__objects, pair->endpoint[1]);
-}
-
 static void inject(t_pair *pair, const void *data, size_t length, uint64_t attr)
 {
-    struct hws__endpoint *ep = server_of(pair);
-    ucp_am_recv_param_t param = {.recv_attr = attr};
-    bool nested = hws__own(ep->worker);
-    void *copy = t_alloc(length + 1); /* of exactly its length, for the address sanitizer */
-
-    memcpy(copy, data, length);
-    CHECK_EQ(hws__multi_cb(ep->uworker, NULL, 0, copy, length, &param), UCS_OK);
-    free(copy);
-    hws__disown(ep->worker, nested);
+    t_inject(pair, hws__multi_cb, data, length, attr);
 }
 
 /* 1 if the connection ended, in PROTOCOL; 0 if a message was taken, which is received then. */
@@ -147,7 +134,7 @@ CASE(memory_of_what_came_with_the_list)
 /* As if UCX could handle a GPU's memory. */
 static void pretend_cuda(const t_pair *pair)
 {
-    server_of(pair)->worker->context->memory_types |= UINT64_C(1) << HWS_MEMORY_CUDA;
+    t_server_of(pair)->worker->context->memory_types |= UINT64_C(1) << HWS_MEMORY_CUDA;
 }
 
 /* Small segments that are still at the sender come in one part, which UCX scatters by the processor. */
@@ -301,10 +288,10 @@ CASE(parts)
         bool nested;
 
         t_pair_open(&pair, NULL);
-        nested = hws__own(server_of(&pair)->worker);
-        CHECK_EQ(hws__multi_part_cb(server_of(&pair)->uworker, &header, length, NULL, 0, &param),
+        nested = hws__own(t_server_of(&pair)->worker);
+        CHECK_EQ(hws__multi_part_cb(t_server_of(&pair)->uworker, &header, length, NULL, 0, &param),
                  UCS_OK);
-        hws__disown(server_of(&pair)->worker, nested);
+        hws__disown(t_server_of(&pair)->worker, nested);
         CHECK_EQ(outcome(&pair), 1);
         t_pair_close(&pair);
     }
