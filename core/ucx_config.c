@@ -8,6 +8,7 @@
 #include "error.h"
 #include "log.h"
 #include "ucx_loader.h"
+#include "ucx_refuse.h"
 #include "ucx_tls.h"
 
 enum { KEY_MAX = 128, TLS_MAX = 256 };
@@ -426,17 +427,17 @@ int32_t hws__ucx_config(int profile, const char *const *pairs, ucp_config_t **ou
     struct hws__kv ours[HWS__PROFILE_PAIRS_MAX];
     const size_t n = hws__ucx_config_defaults(profile, ours, HWS__PROFILE_PAIRS_MAX);
     ucp_config_t *config;
-    const int32_t read = read_environment(&config);
+    int32_t rc = hws__ucx_refuse(pairs);
 
-    if (read < 0)
-        return read;
+    if (rc < 0 || (rc = read_environment(&config)) < 0)
+        return rc;
     for (size_t i = 0; i < n; i++) {
         if (is_fixed(profile, ours[i].key) || hws__ucx_config_user(ours[i].key, pairs) == NULL)
             set_default(config, &ours[i]);
     }
     if (profile == HWS__PROFILE_SHM)
         set_chosen_shm(config, pairs);
-    const int32_t rc = set_user_pairs(config, profile, pairs);
+    rc = set_user_pairs(config, profile, pairs);
     if (rc != 0) {
         hws__ucx.ucp_config_release(config);
         return rc;

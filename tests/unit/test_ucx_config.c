@@ -10,6 +10,7 @@
 #include "lanes.h"
 #include "support/guide.h"
 #include "ucx_config.h"
+#include "ucx_find.h"
 #include "ucx_loader.h"
 
 static const char *error_text(void)
@@ -86,6 +87,25 @@ Test(ucx_config, a_bad_value_and_a_key_without_value_are_refused, .init = load)
     cr_assert_eq(try_pairs(PAIRS("RNDV_THRESH", "nonsense")), HWS_E_CONFIG);
     cr_assert_not_null(strstr(error_text(), "RNDV_THRESH"), "%s", error_text());
     cr_assert_eq(try_pairs(PAIRS("TLS")), HWS_E_CONFIG);
+}
+
+Test(ucx_config, what_would_end_the_process_is_refused, .init = load)
+{
+    const bool rdma = hws__rdma_present() != 0;
+
+    cr_expect_eq(try_pairs(PAIRS("SOCKADDR_TLS_PRIORITY", "bogus")), HWS_E_CONFIG);
+    cr_expect_eq(try_pairs(PAIRS("UCX_SOCKADDR_TLS_PRIORITY", "rdmacm")), rdma ? 0 : HWS_E_CONFIG);
+    if (!rdma)
+        cr_expect(strstr(error_text(), "SOCKADDR_TLS_PRIORITY 'rdmacm'") != NULL, "%s",
+                  error_text());
+    cr_expect_eq(try_pairs(PAIRS("SOCKADDR_TLS_PRIORITY", "rdmacm,tcp")), 0, "%s", error_text());
+    cr_expect_eq(try_pairs(PAIRS("SOCKADDR_TLS_PRIORITY", "*")), 0, "%s", error_text());
+    cr_expect_eq(try_pairs(PAIRS("PROTO_ENABLE", "n")), 0, "%s", error_text());
+    cr_expect_eq(try_pairs(PAIRS("PROTO_ENABLE", "y")),
+                 rdma || hws__ucx_at_least(1, 14) ? 0 : HWS_E_CONFIG);
+    setenv("UCX_SOCKADDR_TLS_PRIORITY", "sockcm", 1);
+    cr_expect_eq(try_pairs(NULL), HWS_E_CONFIG);
+    unsetenv("UCX_SOCKADDR_TLS_PRIORITY");
 }
 
 Test(ucx_config, profiles_have_what_they_promise)
