@@ -63,23 +63,11 @@ static void on_message(void *arg, const hws_event *event)
     }
 }
 
-/* Posts one random operation. */
-static void post_one(uint64_t *random)
+/* Where and how its end is told, at random. */
+static hws_op_opts random_opts(struct op *op, uint64_t *random)
 {
-    static const uint32_t lengths[] = {0, 8, 100, 4000, 20000, 300000};
-    uint32_t index = atomic_fetch_add(&used, 1);
-    hws_op_opts opts = {.struct_size = sizeof(opts)};
-    struct op *op = &ops[index];
-    int side = (int)(t_random(random) % 2);
-    hws_id endpoint = atomic_load(&current[side][t_random(random) % CONNECTIONS]);
-    hws_id source = t_random(random) % 4 == 0 ? pair.worker[side] : endpoint;
-    uint64_t tag = t_random(random) % 4, kind = t_random(random) % 10;
-    hws_id id = 0;
-    int32_t code;
+    hws_op_opts opts = {.struct_size = sizeof(opts), .user = (uint64_t)(op - ops)};
 
-    op->length = lengths[t_random(random) % (t_random(random) % 8 == 0 ? 6 : 4)];
-    op->memory = t_alloc(op->length);
-    opts.user = index;
     opts.flags = t_random(random) % 4 == 0 ? HWS_OP_INLINE : 0;
     if (t_random(random) % 4 == 0) {
         opts.timeout_ns = t_random(random) % (20 * T_MS);
@@ -93,48 +81,74 @@ static void post_one(uint64_t *random)
         opts.callback = on_final;
         opts.callback_arg = op;
     }
-    op->kind = (uint32_t)kind;
     op->queued = opts.queue != 0;
     op->flags = opts.flags;
     op->timeout_ns = opts.timeout_ns;
-    op->endpoint = endpoint;
-    switch (kind) {
+    return opts;
+}
+
+/* The call that op->kind stands for. */
+static int32_t post(struct op *op, hws_id worker, const hws_op_opts *opts, uint64_t *random,
+                    hws_id *id)
+{
+    hws_id endpoint = op->endpoint, source = t_random(random) % 4 == 0 ? worker : endpoint;
+    uint64_t tag = t_random(random) % 4;
+
+    switch (op->kind) {
     case 0:
     case 1:
     case 2:
-        code = hws_tag_send(endpoint, op->memory, op->length, tag, &opts, &id);
-        break;
+        return hws_tag_send(endpoint, op->memory, op->length, tag, opts, id);
     case 3:
-        code = hws_tag_send_sync(endpoint, op->memory, op->length, tag, &opts, &id);
-        break;
+        return hws_tag_send_sync(endpoint, op->memory, op->length, tag, opts, id);
     case 4:
     case 5:
     case 6:
-        code = hws_tag_recv(source, op->memory, op->length, tag, t_random(random) % 2 ? 0 : ~0ull,
-                            &opts, &id);
-        break;
+        return hws_tag_recv(source, op->memory, op->length, tag, t_random(random) % 2 ? 0 : ~0ull,
+                            opts, id);
     case 7:
-        code = hws_am_send(endpoint, 1 + t_random(random) % 3, "header", 6, op->memory, op->length,
-                           &opts, &id);
-        break;
+        return hws_am_send(endpoint, 1 + t_random(random) % 3, "header", 6, op->memory, op->length,
+                           opts, id);
     case 8:
-        code = hws_stream_send(endpoint, op->memory, op->length, &opts, &id);
-        break;
+        return hws_stream_send(endpoint, op->memory, op->length, opts, id);
     default:
-        code = t_random(random) % 2 ? hws_stream_recv(endpoint, op->memory, op->length, &opts, &id)
-                                    : hws_flush(source, &opts, &id);
-        break;
+        return t_random(random) % 2 ? hws_stream_recv(endpoint, op->memory, op->length, opts, id)
+                                    : hws_flush(source, opts, id);
     }
+}
+
+/* Refused as it may be in the middle of all this, or done at once. */
+static void check_refusal(int32_t code, uint32_t kind)
+{
+    CHECK(code == HWS_DONE || hws_error_category(code)[0] != '\0');
+    if (code < 0 && code != HWS_E_STALE && code != HWS_E_CLOSING && code != HWS_E_QUEUE_FULL &&
+        code != HWS_E_BAD_ID && code != HWS_E_INVALID &&
+        strcmp(hws_error_category(code), "peer") != 0) {
+        t_fail(__FILE__, __LINE__, "posting kind %u gave %s", kind, hws_error_name(code));
+    }
+}
+
+/* Posts one random operation. */
+static void post_one(uint64_t *random)
+{
+    static const uint32_t lengths[] = {0, 8, 100, 4000, 20000, 300000};
+    uint32_t index = atomic_fetch_add(&used, 1);
+    struct op *op = &ops[index];
+    int side = (int)(t_random(random) % 2);
+    hws_op_opts opts = random_opts(op, random);
+    hws_id id = 0;
+    int32_t code;
+
+    op->kind = (uint32_t)(t_random(random) % 10);
+    op->endpoint = atomic_load(&current[side][t_random(random) % CONNECTIONS]);
+    op->length = lengths[t_random(random) % (t_random(random) % 8 == 0 ? 6 : 4)];
+    op->memory = t_alloc(op->length);
+    code = post(op, pair.worker[side], &opts, random, &id);
     if (code == HWS_OK) {
         atomic_store(&op->id, id);
         atomic_store(&op->accepted, 1);
     } else {
-        CHECK(code == HWS_DONE || hws_error_category(code)[0] != '\0');
-        if (code < 0 && code != HWS_E_STALE && code != HWS_E_CLOSING && code != HWS_E_QUEUE_FULL &&
-            code != HWS_E_BAD_ID && code != HWS_E_INVALID &&
-            strcmp(hws_error_category(code), "peer") != 0) {
-            t_fail(__FILE__, __LINE__, "posting kind %d gave %s", (int)kind, hws_error_name(code));
-        }
+        check_refusal(code, op->kind);
         atomic_store(&op->accepted, 2);
     }
     /* Sometimes at once, sometimes an older one. */
@@ -251,7 +265,7 @@ static void check_all(void)
     CHECK(accepted > 100);
 }
 
-static void round_of(uint32_t mode, uint64_t seed)
+static void listen_both(uint32_t mode, uint64_t seed)
 {
     /* Every other round much waits for credit. */
     hws_worker_opts tight = {
@@ -259,29 +273,27 @@ static void round_of(uint32_t mode, uint64_t seed)
     const hws_worker_opts *worker = seed % 2 == 0 ? &tight : NULL;
     t_pair_opts opts = {.mode = mode, .close_timeout_ns = 200 * T_MS, .worker = {worker, worker}};
     hws_queue_opts queue_opts = {.struct_size = sizeof(queue_opts), .capacity = 1 << 14};
-    hws_am_opts handler = {
-        .struct_size = sizeof(handler), .flags = HWS_AM_DEFER, .sink = {.callback = on_message}};
-    pthread_t threads[THREADS], pop_thread, step_thread;
-    uint64_t random = seed, start;
+    hws_am_opts handler = {.struct_size = sizeof(handler), .sink = {.callback = on_message}};
 
-    memset(ops, 0, sizeof(ops));
-    memset(current, 0, sizeof(current));
-    atomic_store(&used, 0);
-    atomic_store(&stop, 0);
-    started = t_now();
     CHECK_OK(hws_queue_open(&queue_opts, &queue));
     t_pair_listen(&pair, &opts);
     for (int side = 0; side < 2; side++) {
+        handler.flags = HWS_AM_DEFER;
         CHECK_OK(hws_am_handler(pair.worker[side], 1, &handler));
         handler.flags = 0;
         CHECK_OK(hws_am_handler(pair.worker[side], 2, &handler));
-        handler.flags = HWS_AM_DEFER;
     }
+}
+
+/* Posts for a while, as connections come and go. */
+static void post_meanwhile(uint64_t seed)
+{
+    pthread_t threads[THREADS];
+    uint64_t random = seed;
+
     for (int i = 0; i < CONNECTIONS; i++) {
         reconnect(i, &random);
     }
-    CHECK_EQ(pthread_create(&pop_thread, NULL, popper, NULL), 0);
-    CHECK_EQ(pthread_create(&step_thread, NULL, stepper, NULL), 0);
     for (uint64_t i = 0; i < THREADS; i++) {
         void *number = (void *)(uintptr_t)(seed * 1000 + i);
         CHECK_EQ(pthread_create(&threads[i], NULL, poster, number), 0);
@@ -293,7 +305,11 @@ static void round_of(uint32_t mode, uint64_t seed)
     for (int i = 0; i < THREADS; i++) {
         CHECK_EQ(pthread_join(threads[i], NULL), 0);
     }
-    /* Everything that can still wait belongs to the workers: end it. */
+}
+
+/* Everything that can still wait belongs to the workers: end it. */
+static void end_all(void)
+{
     for (int side = 0; side < 2; side++) {
         for (int i = 0; i < CONNECTIONS; i++) {
             (void)hws_close(atomic_load(&current[side][i]));
@@ -304,42 +320,66 @@ static void round_of(uint32_t mode, uint64_t seed)
             (void)hws_cancel(atomic_load(&ops[i].id));
         }
     }
-    start = t_now();
-    while (unfinished() > 0) {
+    for (uint64_t start = t_now(); unfinished() > 0;) {
         t_sleep(T_MS);
-        if (t_now() - start > t_patience()) {
-            for (uint32_t i = 0; i < atomic_load(&used); i++) {
-                if (atomic_load(&ops[i].accepted) == 1 && atomic_load(&ops[i].finals) == 0) {
-                    complain(i);
-                }
-            }
-            t_fail(__FILE__, __LINE__, "%llu operations never ended",
-                   (unsigned long long)unfinished());
+        if (t_now() - start < t_patience()) {
+            continue;
         }
+        for (uint32_t i = 0; i < atomic_load(&used); i++) {
+            if (atomic_load(&ops[i].accepted) == 1 && atomic_load(&ops[i].finals) == 0) {
+                complain(i);
+            }
+        }
+        t_fail(__FILE__, __LINE__, "%llu operations never ended", (unsigned long long)unfinished());
     }
     UNTIL(&pair, t_stats(pair.context).ops_pending == 0);
-    check_all();
+}
+
+static void close_context(void)
+{
+    uint64_t start = t_now();
+
     CHECK_OK(hws_close(pair.context));
-    start = t_now();
     while (hws_kind(pair.context) >= 0) {
         t_sleep(T_MS);
         t_check_patience(__FILE__, __LINE__, start, "close of the context");
     }
+}
+
+/* No object spoke after its CLOSED. */
+static void check_silence(const t_record *record)
+{
+    for (uint32_t i = 0; i < record->count; i++) {
+        if (record->seen[i].event.kind == HWS_EVENT_CLOSED) {
+            for (uint32_t j = i + 1; j < record->count; j++) {
+                CHECK(record->seen[j].event.source != record->seen[i].event.source);
+            }
+        }
+    }
+}
+
+static void round_of(uint32_t mode, uint64_t seed)
+{
+    pthread_t pop_thread, step_thread;
+
+    memset(ops, 0, sizeof(ops));
+    memset(current, 0, sizeof(current));
+    atomic_store(&used, 0);
+    atomic_store(&stop, 0);
+    started = t_now();
+    listen_both(mode, seed);
+    CHECK_EQ(pthread_create(&pop_thread, NULL, popper, NULL), 0);
+    CHECK_EQ(pthread_create(&step_thread, NULL, stepper, NULL), 0);
+    post_meanwhile(seed);
+    end_all();
+    check_all();
+    close_context();
     atomic_store(&stop, 2);
     CHECK_EQ(pthread_join(pop_thread, NULL), 0);
     CHECK_EQ(pthread_join(step_thread, NULL), 0);
     check_all();
-    /* No object spoke after its CLOSED. */
-    for (int side = 0; side < 2; side++) {
-        t_record *record = &pair.record[side];
-        for (uint32_t i = 0; i < record->count; i++) {
-            if (record->seen[i].event.kind == HWS_EVENT_CLOSED) {
-                for (uint32_t j = i + 1; j < record->count; j++) {
-                    CHECK(record->seen[j].event.source != record->seen[i].event.source);
-                }
-            }
-        }
-    }
+    check_silence(&pair.record[0]);
+    check_silence(&pair.record[1]);
     printf("mode %u seed %llu: %u operations, %u events of objects\n", mode,
            (unsigned long long)seed, atomic_load(&used),
            t_record_count(&pair.record[0]) + t_record_count(&pair.record[1]));

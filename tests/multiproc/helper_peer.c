@@ -362,85 +362,98 @@ static void command(char *line)
     }
 }
 
-static void serve(const char *host, uint16_t port, uint32_t flags, uint64_t hello_ms)
-{
-    hws_listener_opts opts = {.struct_size = sizeof(opts),
-                              .flags = flags,
-                              .sink = sink(),
-                              .endpoint_sink = sink(),
-                              .hello_timeout_ns = hello_ms * T_MS,
-                              .close_timeout_ns = close_ms * T_MS};
-    hws_listener_info info = {.struct_size = sizeof(info)};
+/* What the command line says. */
+struct said {
+    bool serving;
+    const char *host;
+    uint16_t port;
+    uint32_t listener_flags;
+    uint64_t hello_ms;
+    hws_context_opts context;
+    hws_worker_opts worker;
+};
 
-    CHECK_OK(hws_listen(worker, host, port, &opts, &listener));
-    CHECK_OK(hws_listener_query(listener, &info));
-    t_say(NULL, "port %u", info.port);
+static void limit_files(rlim_t number)
+{
+    struct rlimit limit = {number, number};
+
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
-int main(int argc, char **argv)
+/* An option with a value. */
+static void set(struct said *s, const char *name, const char *value)
 {
-    hws_context_opts context_opts = {.struct_size = sizeof(context_opts)};
-    hws_worker_opts worker_opts = {.struct_size = sizeof(worker_opts), .sink = {0}};
-    hws_am_opts handler = {.struct_size = sizeof(handler), .sink = {.callback = on_message}};
-    const char *host = NULL;
-    uint64_t hello_ms = 0;
-    uint32_t listener_flags = 0;
-    uint16_t port = 0;
-    int serving = argc > 1 && strcmp(argv[1], "serve") == 0, i;
-    static char line[16384];
+    if (strcmp(name, "--host") == 0) {
+        s->host = value;
+    } else if (strcmp(name, "--port") == 0) {
+        s->port = (uint16_t)atoi(value);
+    } else if (strcmp(name, "--cap") == 0) {
+        s->context.isolated_max = (uint32_t)atoi(value);
+    } else if (strcmp(name, "--hello") == 0) {
+        s->hello_ms = strtoull(value, NULL, 10);
+    } else if (strcmp(name, "--connect") == 0) {
+        dial_ms = strtoull(value, NULL, 10);
+    } else if (strcmp(name, "--close") == 0) {
+        close_ms = strtoull(value, NULL, 10);
+    } else if (strcmp(name, "--nofile") == 0) {
+        limit_files(strtoull(value, NULL, 10));
+    } else {
+        t_fail(__FILE__, __LINE__, "unknown option %s", name);
+    }
+}
 
-    CHECK(serving || (argc > 3 && strcmp(argv[1], "dial") == 0));
-    t_child_begin();
-    for (i = serving ? 2 : 4; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "0";
+static struct said parse(int argc, char **argv)
+{
+    struct said s = {.serving = argc > 1 && strcmp(argv[1], "serve") == 0,
+                     .context = {.struct_size = sizeof(s.context)},
+                     .worker = {.struct_size = sizeof(s.worker), .sink = sink()}};
+
+    CHECK(s.serving || (argc > 3 && strcmp(argv[1], "dial") == 0));
+    if (!s.serving) {
+        dial_host = argv[2];
+        dial_port = (uint16_t)atoi(argv[3]);
+    }
+    for (int i = s.serving ? 2 : 4; i < argc; i++) {
         if (strcmp(argv[i], "--tcp") == 0) {
             endpoint_flags |= HWS_ENDPOINT_TCP_ONLY;
         } else if (strcmp(argv[i], "--raw") == 0) {
             endpoint_flags |= HWS_ENDPOINT_RAW;
-            listener_flags |= HWS_LISTENER_RAW;
+            s.listener_flags |= HWS_LISTENER_RAW;
         } else if (strcmp(argv[i], "--later") == 0) {
             later = true;
         } else if (strcmp(argv[i], "--thread") == 0) {
-            worker_opts.mode = HWS_PROGRESS_THREAD;
+            s.worker.mode = HWS_PROGRESS_THREAD;
         } else {
+            set(&s, argv[i], i + 1 < argc ? argv[i + 1] : "0");
             i++;
-            if (strcmp(argv[i - 1], "--host") == 0) {
-                host = value;
-            } else if (strcmp(argv[i - 1], "--port") == 0) {
-                port = (uint16_t)atoi(value);
-            } else if (strcmp(argv[i - 1], "--cap") == 0) {
-                context_opts.isolated_max = (uint32_t)atoi(value);
-            } else if (strcmp(argv[i - 1], "--hello") == 0) {
-                hello_ms = strtoull(value, NULL, 10);
-            } else if (strcmp(argv[i - 1], "--connect") == 0) {
-                dial_ms = strtoull(value, NULL, 10);
-            } else if (strcmp(argv[i - 1], "--close") == 0) {
-                close_ms = strtoull(value, NULL, 10);
-            } else if (strcmp(argv[i - 1], "--nofile") == 0) {
-                rlim_t number = strtoull(value, NULL, 10);
-                struct rlimit limit = {number, number};
-                CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
-            } else {
-                t_fail(__FILE__, __LINE__, "unknown option %s", argv[i - 1]);
-            }
         }
     }
-    CHECK_OK(hws_context_open(&context_opts, &context));
-    worker_opts.sink = sink();
-    CHECK_OK(hws_worker_open(context, &worker_opts, &worker));
-    CHECK_OK(hws_am_handler(worker, AM_ECHO, &handler));
-    CHECK_OK(hws_am_handler(worker, AM_ANSWER, &handler));
-    if (serving) {
-        serve(host, port, listener_flags, hello_ms);
-    } else {
-        dial_host = argv[2];
-        dial_port = (uint16_t)atoi(argv[3]);
-        if (!later) {
-            dial();
-        }
-    }
+    return s;
+}
+
+static void serve(const struct said *s)
+{
+    hws_listener_opts opts = {.struct_size = sizeof(opts),
+                              .flags = s->listener_flags,
+                              .sink = sink(),
+                              .endpoint_sink = sink(),
+                              .hello_timeout_ns = s->hello_ms * T_MS,
+                              .close_timeout_ns = close_ms * T_MS};
+    hws_listener_info info = {.struct_size = sizeof(info)};
+
+    CHECK_OK(hws_listen(worker, s->host, s->port, &opts, &listener));
+    CHECK_OK(hws_listener_query(listener, &info));
+    t_say(NULL, "port %u", info.port);
+}
+
+/* Commands and progress in turns, until told to leave. */
+static void obey(void)
+{
+    static char line[16384];
+
     while (!leaving) {
         int heard = t_hear_for(NULL, line, sizeof(line), 0);
+
         if (heard < 0) {
             break;
         }
@@ -449,7 +462,27 @@ int main(int argc, char **argv)
         }
         step();
     }
-    int32_t code = hws_close_wait(context, 20 * T_SECOND);
+}
+
+int main(int argc, char **argv)
+{
+    hws_am_opts handler = {.struct_size = sizeof(handler), .sink = {.callback = on_message}};
+    struct said said;
+    int32_t code;
+
+    t_child_begin();
+    said = parse(argc, argv);
+    CHECK_OK(hws_context_open(&said.context, &context));
+    CHECK_OK(hws_worker_open(context, &said.worker, &worker));
+    CHECK_OK(hws_am_handler(worker, AM_ECHO, &handler));
+    CHECK_OK(hws_am_handler(worker, AM_ANSWER, &handler));
+    if (said.serving) {
+        serve(&said);
+    } else if (!later) {
+        dial();
+    }
+    obey();
+    code = hws_close_wait(context, 20 * T_SECOND);
     t_say(NULL, "end %s", hws_error_name(code));
     return code == HWS_OK ? 0 : 1;
 }

@@ -483,72 +483,77 @@ static PyObject *op_end(PyObject *self, PyObject *args)
     }
     Py_RETURN_TRUE;
 }
-int op_import(PyObject *module)
-{
+
 #define KEYWORDS METH_VARARGS | METH_KEYWORDS
 #define FN(f) (PyCFunction)(void (*)(void))(f)
-    static PyMethodDef methods[] = {
-        {"send", op_send_method, METH_O,
-         "send($self, value, /)\n--\n\nAs of a coroutine: go on to await it."},
-        {"throw", op_throw, METH_VARARGS,
-         "throw($self, /, *exception)\n--\n\nAs of a coroutine: interrupt who awaits it."},
-        {"close", op_close, METH_NOARGS,
-         "close($self, /)\n--\n\nAs of a coroutine: give up awaiting it."},
-        {"wait", FN(op_wait), KEYWORDS,
-         "wait($self, /, timeout=None)\n--\n\n"
-         "Block until the operation has ended and return its result. After `timeout` seconds\n"
-         "TimeoutError is raised and the operation goes on."},
-        {"cancel", FN(op_cancel), KEYWORDS,
-         "cancel($self, /, msg=None)\n--\n\n"
-         "Ask for the end of the operation; False if it has ended. Its buffer stays in use until\n"
-         "UCX gives it back."},
-        {"done", op_done, METH_NOARGS, "done($self, /)\n--\n\nWhether it has ended."},
-        {"cancelled", op_cancelled, METH_NOARGS,
-         "cancelled($self, /)\n--\n\nWhether it was cancelled by cancel()."},
-        {"result", op_result, METH_NOARGS,
-         "result($self, /)\n--\n\n"
-         "What an await gives or raises; asyncio.InvalidStateError before it has ended."},
-        {"exception", op_exception, METH_NOARGS,
-         "exception($self, /)\n--\n\n"
-         "What it failed with, or None; asyncio.InvalidStateError before it has ended."},
-        {"add_done_callback", FN(op_add_done_callback), METH_FASTCALL | METH_KEYWORDS,
-         "add_done_callback($self, /, fn, *, context=None)\n--\n\n"
-         "Have fn(operation) called on the loop once it has ended, in `context` or a copy of the\n"
-         "current one."},
-        {"remove_done_callback", op_remove_done_callback, METH_O,
-         "remove_done_callback($self, fn, /)\n--\n\n"
-         "Take a callback back; gives how many times it was there."},
-        /* asyncio.gather() asks futures of any kind for this one and for _cancel_message. */
-        {"_make_cancelled_error", op_cancelled_exception, METH_NOARGS, NULL},
-        {"_end", op_end, METH_VARARGS, NULL},
-        {"_on_end", op_on_end, METH_O, NULL},
-        {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS,
-         "Operation[T] is one whose result is a T."},
-        {NULL, NULL, 0, NULL}};
-    static PyGetSetDef members[] = {
-        {"_asyncio_future_blocking", get_blocking, set_blocking, NULL, NULL},
-        {"_cancel_message", op_cancel_message, NULL, NULL, NULL},
-        {"get_loop", op_get_loop, NULL, "get_loop(): the event loop where it is waited for.", NULL},
-        {"length", get_length, NULL, "Bytes moved.", NULL},
-        {"tag", get_tag, NULL, "Tag of the message.", NULL},
-        {"source", get_source, NULL, "Id of the object it was posted on.", NULL},
-        {"id", get_id, NULL, "Id of the operation, 0 if it was done at once.", NULL},
-        {"status", get_status, NULL, "0 or a negative code, once it has ended.", NULL},
-        {NULL, NULL, NULL, NULL, NULL}};
-    static PyType_Slot slots[] = {{Py_tp_dealloc, op_dealloc},
-                                  {Py_tp_repr, op_repr},
-                                  {Py_tp_methods, methods},
-                                  {Py_tp_getset, members},
-                                  {Py_am_await, op_await},
-                                  {Py_am_send, op_send},
-                                  {Py_tp_iter, op_await},
-                                  {Py_tp_iternext, op_next},
-                                  {Py_tp_doc, "A posted operation: await it, or wait() for it.\n\n"
-                                              "It is a future and a coroutine at once: gather(), "
-                                              "wait_for(), shield() and create_task()\n"
-                                              "take it. asyncio.wait() refuses coroutines: give it "
-                                              "tasks, asyncio.wait([create_task(op)])."},
-                                  {0, NULL}};
+
+static PyMethodDef methods[] = {
+    {"send", op_send_method, METH_O,
+     "send($self, value, /)\n--\n\nAs of a coroutine: go on to await it."},
+    {"throw", op_throw, METH_VARARGS,
+     "throw($self, /, *exception)\n--\n\nAs of a coroutine: interrupt who awaits it."},
+    {"close", op_close, METH_NOARGS,
+     "close($self, /)\n--\n\nAs of a coroutine: give up awaiting it."},
+    {"wait", FN(op_wait), KEYWORDS,
+     "wait($self, /, timeout=None)\n--\n\n"
+     "Block until the operation has ended and return its result. After `timeout` seconds\n"
+     "TimeoutError is raised and the operation goes on."},
+    {"cancel", FN(op_cancel), KEYWORDS,
+     "cancel($self, /, msg=None)\n--\n\n"
+     "Ask for the end of the operation; False if it has ended. Its buffer stays in use until\n"
+     "UCX gives it back."},
+    {"done", op_done, METH_NOARGS, "done($self, /)\n--\n\nWhether it has ended."},
+    {"cancelled", op_cancelled, METH_NOARGS,
+     "cancelled($self, /)\n--\n\nWhether it was cancelled by cancel()."},
+    {"result", op_result, METH_NOARGS,
+     "result($self, /)\n--\n\n"
+     "What an await gives or raises; asyncio.InvalidStateError before it has ended."},
+    {"exception", op_exception, METH_NOARGS,
+     "exception($self, /)\n--\n\n"
+     "What it failed with, or None; asyncio.InvalidStateError before it has ended."},
+    {"add_done_callback", FN(op_add_done_callback), METH_FASTCALL | METH_KEYWORDS,
+     "add_done_callback($self, /, fn, *, context=None)\n--\n\n"
+     "Have fn(operation) called on the loop once it has ended, in `context` or a copy of the\n"
+     "current one."},
+    {"remove_done_callback", op_remove_done_callback, METH_O,
+     "remove_done_callback($self, fn, /)\n--\n\n"
+     "Take a callback back; gives how many times it was there."},
+    /* asyncio.gather() asks futures of any kind for this one and for _cancel_message. */
+    {"_make_cancelled_error", op_cancelled_exception, METH_NOARGS, NULL},
+    {"_end", op_end, METH_VARARGS, NULL},
+    {"_on_end", op_on_end, METH_O, NULL},
+    {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS,
+     "Operation[T] is one whose result is a T."},
+    {NULL, NULL, 0, NULL}};
+
+static PyGetSetDef members[] = {
+    {"_asyncio_future_blocking", get_blocking, set_blocking, NULL, NULL},
+    {"_cancel_message", op_cancel_message, NULL, NULL, NULL},
+    {"get_loop", op_get_loop, NULL, "get_loop(): the event loop where it is waited for.", NULL},
+    {"length", get_length, NULL, "Bytes moved.", NULL},
+    {"tag", get_tag, NULL, "Tag of the message.", NULL},
+    {"source", get_source, NULL, "Id of the object it was posted on.", NULL},
+    {"id", get_id, NULL, "Id of the operation, 0 if it was done at once.", NULL},
+    {"status", get_status, NULL, "0 or a negative code, once it has ended.", NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
+
+static PyType_Slot slots[] = {{Py_tp_dealloc, op_dealloc},
+                              {Py_tp_repr, op_repr},
+                              {Py_tp_methods, methods},
+                              {Py_tp_getset, members},
+                              {Py_am_await, op_await},
+                              {Py_am_send, op_send},
+                              {Py_tp_iter, op_await},
+                              {Py_tp_iternext, op_next},
+                              {Py_tp_doc, "A posted operation: await it, or wait() for it.\n\n"
+                                          "It is a future and a coroutine at once: gather(), "
+                                          "wait_for(), shield() and create_task()\n"
+                                          "take it. asyncio.wait() refuses coroutines: give it "
+                                          "tasks, asyncio.wait([create_task(op)])."},
+                              {0, NULL}};
+
+int op_import(PyObject *module)
+{
     static PyType_Spec spec = {"hawser._core.Operation", sizeof(struct op), 0,
                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
 
