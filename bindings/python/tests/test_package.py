@@ -38,6 +38,7 @@ def test_types():
 USER = """
 import asyncio
 import hawser
+import hawser.sync
 
 async def talk(ep: hawser.Endpoint, key: hawser.RemoteKey, kept: list[hawser.Operation[None]]) -> bytearray:
     data = bytearray(8)
@@ -50,15 +51,27 @@ async def talk(ep: hawser.Endpoint, key: hawser.RemoteKey, kept: list[hawser.Ope
     header, body = await ep.recv_am()
     reveal_type((length, both, lengths, header))
     return whole[: await task]
+
+async def serve(any: hawser.Listener) -> None:
+    reveal_type((await any.accept(), await hawser.listen().accept(), await hawser.listen(explicit=True).accept()))
+    async for ep in any:
+        await ep.close()
+
+def serve_blocking() -> None:
+    asking = hawser.sync.listen(explicit=True)
+    reveal_type((asking.accept(), [ep for ep in hawser.sync.listen()]))
 """
 
 
 def test_types_of_a_user(tmp_path):
-    """An operation is generic in its result."""
+    """An operation is generic in its result, a listener in what it gives."""
     program = tmp_path / "user.py"
     program.write_text(USER)
     text = run(sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path, program)
     assert "tuple[int, tuple[int, int], tuple[int, ...], bytes]" in text, text
+    ep, request = ("hawser._endpoint.Endpoint", "hawser._endpoint.Request")
+    assert f"tuple[{ep}, {ep}, {request}]" in text, text
+    assert "tuple[hawser.sync.Request, list[hawser.sync.Endpoint]]" in text, text
     assert hawser.Operation[int] is not hawser.Operation
 
 

@@ -6,7 +6,7 @@ import contextlib
 import contextvars
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from . import _constants as c
 from . import _core, _errors
@@ -15,6 +15,15 @@ from ._objects import from_buffers, memory_for, to_buffers
 from ._remote import Plan, RemoteKey, check_views
 from ._unique import Unique
 from ._worker import Message, Messages, Probed, Waiters, Worker, default_worker, log, probe, within
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # which knows defaults: a bare Listener is one of endpoints
+
+    Peer = TypeVar("Peer", default="Endpoint")
+else:
+    from typing import TypeVar
+
+    Peer = TypeVar("Peer")
 
 _ENDPOINT_CLASS: Any = None
 
@@ -361,7 +370,7 @@ def _deadline(timeout: float | None) -> int:
     return 0 if timeout is None else max(1, nanoseconds(timeout))
 
 
-def _is_full(owner: Worker | Listener) -> bool:
+def _is_full(owner: Worker | Listener[Any]) -> bool:
     """Whether a peer that comes now must be turned away."""
     full = len(owner._peers.things) >= owner.backlog
     if full:
@@ -379,8 +388,11 @@ def _came_by_address(worker: Worker, id: int) -> None:
 Worker._by_address = staticmethod(_came_by_address)
 
 
-class Listener(Unique):
-    """Waits for peers: `async for endpoint in listener`, or `await listener.accept()`."""
+class Listener(Unique, Generic[Peer]):
+    """Waits for peers: `async for endpoint in listener`, or `await listener.accept()`.
+
+    To type checkers it is a Listener[Endpoint], by listen(explicit=True) a Listener[Request].
+    """
 
     _state = "new"
 
@@ -427,13 +439,13 @@ class Listener(Unique):
         else:
             self._peers.put(Endpoint(self.worker, id))
 
-    def accept(self) -> _core.Operation[Any]:
+    def accept(self) -> _core.Operation[Peer]:
         """The next peer: its Endpoint, or its Request if the listener is `explicit`."""
         if self.closed:
             raise _errors.from_code(_errors.ErrorCode.CLOSING, "the listener is closed")
         return self._peers.get()
 
-    async def __aiter__(self) -> AsyncIterator[Any]:
+    async def __aiter__(self) -> AsyncIterator[Peer]:
         while self._state == "open":
             try:
                 yield await self._peers.get()
@@ -476,14 +488,14 @@ class Listener(Unique):
             if self._closing is not None:
                 self._closing._end()
 
-    def __enter__(self) -> Listener:
+    def __enter__(self) -> Listener[Peer]:
         return self
 
     def __exit__(self, *exc: object) -> None:
         with contextlib.suppress(TimeoutError):
             self.close().wait(10.0)
 
-    async def __aenter__(self) -> Listener:
+    async def __aenter__(self) -> Listener[Peer]:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -530,6 +542,45 @@ class Request(Unique):
         return f"<hawser.Request {self.id:#x}>"
 
 
+@overload
+def listen(
+    port: int = 0,
+    host: str | None = None,
+    *,
+    worker: Worker | None = None,
+    on_peer: Callable[[Endpoint], None] | None = None,
+    explicit: Literal[False] = False,
+    raw: bool = False,
+    hello_timeout: float = 0.0,
+    close_timeout: float = 0.0,
+    backlog: int = 1024,
+) -> Listener[Endpoint]: ...
+@overload
+def listen(
+    port: int = 0,
+    host: str | None = None,
+    *,
+    worker: Worker | None = None,
+    on_peer: Callable[[Endpoint], None] | None = None,
+    explicit: Literal[True],
+    raw: bool = False,
+    hello_timeout: float = 0.0,
+    close_timeout: float = 0.0,
+    backlog: int = 1024,
+) -> Listener[Request]: ...
+@overload
+def listen(
+    port: int = 0,
+    host: str | None = None,
+    *,
+    worker: Worker | None = None,
+    on_peer: Callable[[Endpoint], None] | None = None,
+    explicit: bool,
+    raw: bool = False,
+    hello_timeout: float = 0.0,
+    close_timeout: float = 0.0,
+    backlog: int = 1024,
+) -> Listener[Any]: ...
 def listen(
     port: int = 0,
     host: str | None = None,
@@ -541,7 +592,7 @@ def listen(
     hello_timeout: float = 0.0,
     close_timeout: float = 0.0,
     backlog: int = 1024,
-) -> Listener:
+) -> Listener[Any]:
     """Listen for peers.
 
     port: 0 for any free one, see Listener.port. host: address in text; None for every address.
@@ -556,7 +607,7 @@ def listen(
     """
     flags = (c.ListenerFlag.EXPLICIT if explicit else 0) | (c.ListenerFlag.RAW if raw else 0)
     worker = worker or default_worker()
-    listener = Listener(worker, host, port, flags, hello_timeout, close_timeout, on_peer, backlog)
+    listener: Listener[Any] = Listener(worker, host, port, flags, hello_timeout, close_timeout, on_peer, backlog)
     with contextlib.suppress(RuntimeError):
         worker._watch()
     return listener

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
 from . import _constants as c
 from . import _core, _endpoint, _errors, _remote, _worker
@@ -21,6 +21,15 @@ from ._context import Context
 from ._objects import from_buffers, memory_for
 from ._unique import Unique
 from ._worker import Message, Probed, Worker, beside
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Peer = TypeVar("Peer", default="Endpoint")
+else:
+    from typing import TypeVar
+
+    Peer = TypeVar("Peer")
 
 _local = threading.local()
 _context: Context | None = None
@@ -252,20 +261,20 @@ class Request(Unique):
         return _sync(self.async_request)
 
 
-class Listener(Unique):
+class Listener(Unique, Generic[Peer]):
     """Waits for peers: `for endpoint in listener`, or `listener.accept()`."""
 
-    def __init__(self, listener: _endpoint.Listener) -> None:
+    def __init__(self, listener: _endpoint.Listener[Any]) -> None:
         self.async_listener = listener
         self.port = listener.port
         self.address = listener.address
 
-    def accept(self, timeout: float | None = None) -> Any:
+    def accept(self, timeout: float | None = None) -> Peer:
         """The next peer: an Endpoint, or with listen(explicit=True) a Request. TimedOutError after `timeout`."""
         peer = _next(self.async_listener.accept(), timeout)
-        return Request(peer) if isinstance(peer, _endpoint.Request) else Endpoint(peer)
+        return cast("Peer", Request(peer) if isinstance(peer, _endpoint.Request) else Endpoint(peer))
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Peer]:
         while not self.async_listener.closed:
             try:
                 peer = self.accept()
@@ -288,16 +297,35 @@ class Listener(Unique):
     def __repr__(self) -> str:
         return _sync(self.async_listener)
 
-    def __enter__(self) -> Listener:
+    def __enter__(self) -> Listener[Peer]:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
 
 
-def listen(port: int = 0, host: str | None = None, *, worker: Worker | None = None, **options: Any) -> Listener:
+@overload
+def listen(
+    port: int = 0,
+    host: str | None = None,
+    *,
+    worker: Worker | None = None,
+    explicit: Literal[False] = False,
+    **options: Any,
+) -> Listener[Endpoint]: ...
+@overload
+def listen(
+    port: int = 0, host: str | None = None, *, worker: Worker | None = None, explicit: Literal[True], **options: Any
+) -> Listener[Request]: ...
+@overload
+def listen(
+    port: int = 0, host: str | None = None, *, worker: Worker | None = None, explicit: bool, **options: Any
+) -> Listener[Any]: ...
+def listen(
+    port: int = 0, host: str | None = None, *, worker: Worker | None = None, explicit: bool = False, **options: Any
+) -> Listener[Any]:
     """Listen for peers; see hawser.listen()."""
-    return Listener(_endpoint.listen(port, host, worker=worker or default_worker(), **options))
+    return Listener(_endpoint.listen(port, host, worker=worker or default_worker(), explicit=explicit, **options))
 
 
 def connect(host: str, port: int, *, worker: Worker | None = None, **options: Any) -> Endpoint:
