@@ -5,6 +5,7 @@ import io
 import os
 import pickle
 
+import numpy as np
 import pytest
 from ucp._libs import ucx_api
 from ucp._libs.arr import Array
@@ -149,6 +150,44 @@ def test_put_and_get(by_address):
     assert ended == [None, None] and into == out[::-1]
     with pytest.raises(IndexError):
         loop.remote.put_nbi(bytearray(10), offset=loop.memory.length)
+
+
+def moves(loop, size, tag):
+    """The calls that say how much of 3 bytes they move."""
+    out, into, ep = Array(b"abc"), Array(bytearray(3)), loop.ep
+    return [
+        lambda: ucx_api.tag_send_nb(ep, out, size, tag, print),
+        lambda: ucx_api.tag_recv_nb(loop.worker, into, size, tag, print),
+        lambda: ucx_api.stream_send_nb(ep, out, size, print),
+        lambda: ucx_api.stream_recv_nb(ep, into, size, print),
+        lambda: ucx_api.am_send_nbx(ep, out, size, print),
+        lambda: ucx_api.put_nbi(out, size, loop.memory.address, loop.rkey),
+        lambda: ucx_api.get_nbi(into, size, loop.memory.address, loop.rkey),
+        lambda: ucx_api.put_nb(out, size, loop.memory.address, loop.rkey, print),
+        lambda: ucx_api.get_nb(into, size, loop.memory.address, loop.rkey, print),
+    ]
+
+
+def test_sizes_and_tags_that_are_none():
+    loop = Loop(True)
+    for call in moves(loop, -1, 0):
+        with pytest.raises(OverflowError, match="can't convert negative value to size_t"):
+            call()
+    for call in moves(loop, 4, 0):
+        with pytest.raises(ValueError, match="4 bytes are more than the buffer has, 3"):
+            call()
+    for tag, said in ((-1, "negative value"), (2**64, "too large")):
+        for call in moves(loop, 3, tag)[:2]:
+            with pytest.raises(OverflowError, match=f"{said}.* to ucp_tag_t"):
+                call()
+    with pytest.raises(OverflowError):
+        loop.remote.put_nbi(b"abc", size=-2)
+    with pytest.raises(OverflowError):
+        loop.context.alloc(-1)
+    blocking_send(loop.worker, loop.ep, b"abc", tag=np.uint64(2**64 - 1))
+    got = bytearray(3)
+    blocking_recv(loop.worker, loop.ep, got, tag=2**64 - 1)
+    assert got == b"abc"
 
 
 @pytest.mark.parametrize("by_address", [False, True])

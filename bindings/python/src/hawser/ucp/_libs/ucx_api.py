@@ -19,6 +19,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
+from operator import index
 from typing import Any
 
 from hawser import _constants as c
@@ -526,12 +527,30 @@ def _posted(post: Callable[..., Any], name: str, *args: Any) -> Any:
         raise translate(e, name) from e
 
 
+def _check_fits(number: int, most: int, kind: str) -> None:
+    """Raise OverflowError for what an unsigned number of C does not take, whose type is `kind`."""
+    if not 0 <= number <= most:
+        raise OverflowError(
+            f"value too large to convert to {kind}" if number > 0 else f"can't convert negative value to {kind}"
+        )
+
+
+def _tag(tag: int) -> int:
+    """A tag that is used as it is: one that was cut off would match messages of another."""
+    number = index(tag)
+    _check_fits(number, c.FOREVER, "ucp_tag_t")
+    return number
+
+
 def _view(buffer: Array, nbytes: int, writable: bool) -> Any:
     """The first bytes of an array, as something to send or receive into."""
     if not buffer.contiguous:
         raise ValueError("Array must be C or F contiguous")
     if writable and buffer.readonly:
         raise ValueError("writing to readonly buffer!")
+    _check_fits(nbytes, c.FOREVER, "size_t")
+    if nbytes > buffer.nbytes:
+        raise ValueError(f"{nbytes} bytes are more than the buffer has, {buffer.nbytes}")
     if buffer.cuda or nbytes == buffer.nbytes:
         return buffer.source
     view = memoryview(buffer.source)
@@ -543,10 +562,8 @@ def _view(buffer: Array, nbytes: int, writable: bool) -> Any:
 
 def check_port(port: int | None) -> None:
     """As a C number of 16 bits takes it."""
-    if port is not None and not 0 <= port <= 0xFFFF:
-        raise OverflowError(
-            "value too large to convert to uint16_t" if port > 0 else "can't convert negative value to uint16_t"
-        )
+    if port is not None:
+        _check_fits(port, 0xFFFF, "uint16_t")
 
 
 def unresolved(error: HawserError) -> socket.gaierror | None:
@@ -914,7 +931,7 @@ def tag_send_nb(
     array = asarray(buffer)
     _check(ep.worker._context, Feature.TAG, array)
     name = name or "tag_send_nb"
-    operation = _posted(ep._endpoint.send, name, _view(array, nbytes, False), tag & c.FOREVER)
+    operation = _posted(ep._endpoint.send, name, _view(array, nbytes, False), _tag(tag))
     if operation.done():
         return None
     return _Call(operation, cb_func, cb_args, cb_kwargs, name, owner=ep).start()
@@ -938,7 +955,7 @@ def tag_recv_nb(
     name = name or "tag_recv_nb"
     name = name if "tag" in name else f"{name} tag_recv_nb"
     view = _view(array, nbytes, True)
-    operation = _posted(worker._worker.recv, name, view, tag & c.FOREVER, tag_mask & c.FOREVER)
+    operation = _posted(worker._worker.recv, name, view, _tag(tag), tag_mask & c.FOREVER)
     call = _Call(operation, cb_func, cb_args, cb_kwargs, name, nbytes, ep)
     if operation.done():
         call.call()
@@ -1084,6 +1101,7 @@ class UCXMemoryHandle(UCXObject):
     @classmethod
     def alloc(cls, ctx: UCXContext, size: int) -> UCXMemoryHandle:
         """Allocate and register at least `size` bytes."""
+        _check_fits(size, c.FOREVER, "size_t")
         return cls(ctx, _posted(_core.mem_alloc, "ucp_mem_map", ctx._context.id, max(size, 1)))
 
     @classmethod
