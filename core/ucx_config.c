@@ -366,6 +366,18 @@ static void add_tcp(ucp_config_t *config, const char *const *pairs)
         set_default(config, &(struct hws__kv){"TLS", list});
 }
 
+/*
+ * A remote key names the memory domains by their numbers in the UCX context that packs it, and a raw peer that has
+ * come by address meets this one: TCP has the same number in both if `self`, which is before it, is in both or none.
+ */
+static void number_alike(ucp_config_t *config, const char *const *pairs)
+{
+    const char *tls = hws__ucx_config_user("TLS", pairs);
+
+    if (tls != NULL && !hws__tls_names(tls, "self"))
+        set_default(config, &(struct hws__kv){"TLS", hws__cuda_present() ? "tcp,cuda_copy" : "tcp"});
+}
+
 static int32_t set_user_pairs(ucp_config_t *config, int profile, const char *const *pairs)
 {
     for (size_t i = 0; pairs != NULL && pairs[i] != NULL; i += 2) {
@@ -437,6 +449,8 @@ int32_t hws__ucx_config(int profile, const char *const *pairs, ucp_config_t **ou
     }
     if (profile == HWS__PROFILE_SHM)
         set_chosen_shm(config, pairs);
+    if (profile == HWS__PROFILE_TCP)
+        number_alike(config, pairs);
     rc = set_user_pairs(config, profile, pairs);
     if (rc != 0) {
         hws__ucx.ucp_config_release(config);

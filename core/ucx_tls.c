@@ -59,6 +59,22 @@ bool hws__tls_without_network(const char *tls, char *out, size_t size)
     return found;
 }
 
+bool hws__tls_names(const char *tls, const char *name)
+{
+    bool excludes = tls[0] == '^';
+
+    if (strcmp(tls, "all") == 0) {
+        return true;
+    }
+    for (const char *at = tls + excludes; *at != '\0'; at += *at == ',') {
+        if (among(at, strcspn(at, ",:"), &name, 1, false)) {
+            return !excludes;
+        }
+        at += strcspn(at, ",");
+    }
+    return excludes;
+}
+
 /* What a list has besides tcp; false if that is nothing, or too long. */
 static bool without_tcp(const char *list, char *out, size_t size)
 {

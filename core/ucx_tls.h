@@ -19,5 +19,7 @@ bool hws__tls_without_network(const char *tls, char *out, size_t size);
  * @return false: there is a network already, or the list has more than `size` bytes
  */
 bool hws__tls_with_tcp(const char *tls, char *out, size_t size);
+/** Whether a list lets UCX use the transport `name`. */
+bool hws__tls_names(const char *tls, const char *name);
 
 #endif

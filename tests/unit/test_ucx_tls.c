@@ -42,6 +42,18 @@ Test(ucx_tls, tcp_is_added_where_no_network_is_left)
     with_tcp("", false, NULL);
 }
 
+Test(ucx_tls, a_transport_is_found_in_a_list)
+{
+    cr_expect(hws__tls_names("all", "self"));
+    cr_expect(hws__tls_names("self", "self"));
+    cr_expect(hws__tls_names("sysv,self:aux,tcp", "self"));
+    cr_expect(hws__tls_names("^posix,tcp", "self"));
+    cr_expect_not(hws__tls_names("", "self"));
+    cr_expect_not(hws__tls_names("sm,tcp", "self"));
+    cr_expect_not(hws__tls_names("selfish,sel", "self"));
+    cr_expect_not(hws__tls_names("^posix,self", "self"));
+}
+
 Test(ucx_tls, nothing_may_be_left)
 {
     check("", false, "");

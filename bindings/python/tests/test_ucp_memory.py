@@ -96,8 +96,8 @@ async def test_send_to_one_that_left(am, monkeypatch):
 class Loop:
     """A worker connected to itself, and some of its memory."""
 
-    def __init__(self, by_address, size=1000):
-        self.context = ucx_api.UCXContext()
+    def __init__(self, by_address, size=1000, config=None):
+        self.context = ucx_api.UCXContext(config or {})
         self.worker = ucx_api.UCXWorker(self.context)
         self.peers = []
         if by_address:
@@ -150,6 +150,19 @@ def test_put_and_get(by_address):
     assert ended == [None, None] and into == out[::-1]
     with pytest.raises(IndexError):
         loop.remote.put_nbi(bytearray(10), offset=loop.memory.length)
+
+
+@pytest.mark.parametrize("by_address", [False, True])
+@pytest.mark.parametrize("tls", ["sm", "posix,tcp", "sysv,tcp", "tcp", "^self", "all"])
+def test_allocated_memory(tls, by_address):
+    """A key names UCX's memory domains by number: also of a worker that is dialled by its address."""
+    loop = Loop(by_address, config={"TLS": tls})
+    into = bytearray(3)
+    loop.remote.put_nbi(b"abc")
+    blocking_flush(loop.ep)
+    loop.remote.get_nbi(into)
+    blocking_flush(loop.ep)
+    assert into == b"abc"
 
 
 def moves(loop, size, tag):
