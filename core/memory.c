@@ -8,6 +8,7 @@
 #include "ucx_loader.h"
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 /* LOCK: every memory's fields and the contexts' lists of them; before a context's lock. Held while
  * UCX maps, so that a context cannot end meanwhile. */
@@ -101,6 +102,14 @@ static ucs_status_t query(struct hws__memory *m)
     return s;
 }
 
+/* UCX takes the pages of a segment in /dev/shm at once, and the kernel ends processes for those that are not there. */
+static bool exceeds_machine(uint64_t length)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+    return pages > 0 && page > 0 && length / (uint64_t)page >= (uint64_t)pages;
+}
+
 static int32_t check(hws_id context, const void *base, uint64_t length, const hws_mem_opts *o,
                      bool allocate)
 {
@@ -114,6 +123,10 @@ static int32_t check(hws_id context, const void *base, uint64_t length, const hw
         (!allocate && o->address != NULL)) {
         return hws__fail(HWS_E_INVALID, context, "flags %#x, access %#x, address %p", o->flags,
                          o->access, o->address);
+    }
+    if (allocate && o->memory_kind <= HWS_MEMORY_HOST && exceeds_machine(length)) {
+        return hws__fail(HWS_E_NO_MEMORY, context, "this machine has less than %llu bytes",
+                         (unsigned long long)length);
     }
     return HWS_OK;
 }

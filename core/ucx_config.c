@@ -375,7 +375,8 @@ static void number_alike(ucp_config_t *config, const char *const *pairs)
     const char *tls = hws__ucx_config_user("TLS", pairs);
 
     if (tls != NULL && !hws__tls_names(tls, "self"))
-        set_default(config, &(struct hws__kv){"TLS", hws__cuda_present() ? "tcp,cuda_copy" : "tcp"});
+        set_default(config,
+                    &(struct hws__kv){"TLS", hws__cuda_present() ? "tcp,cuda_copy" : "tcp"});
 }
 
 static int32_t set_user_pairs(ucp_config_t *config, int profile, const char *const *pairs)

@@ -73,6 +73,7 @@ CASE(arguments)
     CHECK_CODE(hws_mem_alloc(pair.context, 8, &opts, &memory), HWS_E_INVALID);
     opts = (hws_mem_opts){.struct_size = sizeof(opts), .memory_kind = 7};
     CHECK_CODE(hws_mem_alloc(pair.context, 8, &opts, &memory), HWS_E_BUFFER_KIND);
+    CHECK_CODE(hws_mem_alloc(pair.context, UINT64_C(1) << 50, NULL, &memory), HWS_E_NO_MEMORY);
     CHECK_EQ(memory, 0);
     CHECK_OK(hws_mem_register(pair.context, buffer, sizeof(buffer), NULL, &memory));
     CHECK_CODE(hws_mem_advise(memory, 60, 5, HWS_MEM_ADVISE_NORMAL), HWS_E_INVALID);
