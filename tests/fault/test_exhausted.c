@@ -97,6 +97,33 @@ CASE(operations_at_the_end_of_a_context)
     t_pair_close(&pair); /* needs no operation that is not there */
 }
 
+/* No slot comes back: every one is of a receive that ended and that nobody asks about. */
+CASE(ended_receives_that_nobody_takes_at_the_end_of_a_context)
+{
+    static uint64_t in[SLOTS];
+    static hws_id posted[SLOTS];
+    uint32_t count = 0;
+    t_pair pair;
+
+    t_pair_open(&pair, NULL);
+    hws__op_limit(SLOTS);
+    for (int side = 0; side < 2; side++) {
+        while (hws_tag_recv(pair.worker[side], &in[count], 8, 1, UINT64_MAX, NULL,
+                            &posted[count]) == HWS_OK) {
+            count++;
+        }
+    }
+    CHECK(count > SLOTS / 2);
+    for (uint32_t i = 0; i < count; i++) {
+        CHECK_OK(hws_cancel(posted[i]));
+    }
+    CHECK_OK(hws_close_wait(pair.context, t_patience()));
+    for (uint32_t i = 0; i < count; i++) {
+        CHECK_EQ(WAIT(&pair, posted[i]).status, HWS_E_CANCELED);
+    }
+    t_pair_close(&pair);
+}
+
 /* What a want of operations refuses did not happen, and is not counted as if it had. By messages, which need one. */
 CASE(remote_access_that_is_refused_is_not_counted)
 {
