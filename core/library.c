@@ -10,8 +10,10 @@
 #include <string.h>
 
 _Atomic int hws__library_state;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static int32_t once_result;
+
+/* LOCK: outermost. Nobody is in start() while the process forks, but for the very first time. */
+static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
+static bool fork_watched;
 
 uint32_t hws_version(void)
 {
@@ -35,22 +37,43 @@ static bool never_used(void)
     return unused;
 }
 
+static void fork_begins(void)
+{
+    pthread_mutex_lock(&starting);
+    hws__fork_begin();
+}
+
+static void fork_ends(void)
+{
+    hws__fork_end();
+    pthread_mutex_unlock(&starting);
+}
+
 /* The child of a fork shares UCX's memory and descriptors but not its threads: touch nothing. */
 static void forked(void)
 {
-    hws__fork_end();
+    fork_ends();
     if (!never_used()) {
         atomic_store(&hws__library_state, HWS__FORKED);
     }
 }
 
-static void start(void)
+/* What fails is tried again by the next call. */
+static int32_t start(void)
 {
-    once_result = hws__table_init(&hws__objects, HWS__GENERATION_BITS, HWS__SLOT_BITS);
-    if (once_result == HWS_OK) {
-        pthread_atfork(hws__fork_begin, hws__fork_end, forked);
-        atomic_store(&hws__library_state, HWS__READY);
+    int32_t r = HWS_OK;
+
+    pthread_mutex_lock(&starting);
+    if (atomic_load(&hws__library_state) == HWS__NEW) {
+        fork_watched = fork_watched || pthread_atfork(fork_begins, fork_ends, forked) == 0;
+        r = fork_watched ? hws__table_init(&hws__objects, HWS__GENERATION_BITS, HWS__SLOT_BITS)
+                         : HWS_E_NO_MEMORY;
+        if (r == HWS_OK) {
+            atomic_store(&hws__library_state, HWS__READY);
+        }
     }
+    pthread_mutex_unlock(&starting);
+    return r;
 }
 
 int32_t hws__library_enter(void)
@@ -61,9 +84,8 @@ int32_t hws__library_enter(void)
     if (hws__library_ending()) {
         return hws__fail(HWS_E_CLOSING, 0, "the process is ending");
     }
-    pthread_once(&once, start);
-    if (once_result < 0) {
-        return hws__fail(once_result, 0, "no memory for the table of objects");
+    if (start() < 0) {
+        return hws__fail(HWS_E_NO_MEMORY, 0, "no memory for the table of objects");
     }
     return atomic_load(&hws__library_state) == HWS__READY ? HWS_OK : HWS_E_FORKED;
 }
