@@ -7,6 +7,7 @@
 #include "log.h"
 #include "memory.h"
 #include "options.h"
+#include "quiet_thread.h"
 #include "shm_orphans.h"
 #include "stats.h"
 #include "time.h"
@@ -402,7 +403,7 @@ int32_t hws_context_open(const hws_context_opts *opts, hws_id *out)
     }
     hws__fd_limit_raise();
     if ((r = hws__options(&o, sizeof o, opts, "context")) < 0 || (r = find_room()) < 0 ||
-        (r = hws__ucx_load(o.ucx)) < 0) {
+        (r = hws__thread_room(0)) < 0 || (r = hws__ucx_load(o.ucx)) < 0) {
         return r;
     }
     c = (struct hws__context *)(void *)hws__obj_alloc(&hws__objects, HWS_KIND_CONTEXT, sizeof *c,

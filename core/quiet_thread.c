@@ -1,4 +1,5 @@
 #include "quiet_thread.h"
+#include "error.h"
 #include <signal.h>
 
 int hws__quiet_thread(pthread_t *out, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)
@@ -18,9 +19,11 @@ static void *nothing(void *arg)
     return arg;
 }
 
-bool hws__thread_room(void)
+int32_t hws__thread_room(hws_id source)
 {
     pthread_t thread;
 
-    return hws__quiet_thread(&thread, NULL, nothing, NULL) == 0 && pthread_join(thread, NULL) == 0;
+    return hws__quiet_thread(&thread, NULL, nothing, NULL) == 0 && pthread_join(thread, NULL) == 0
+               ? HWS_OK
+               : hws__fail(HWS_E_NO_RESOURCE, source, "the system gives this process no thread");
 }

@@ -196,9 +196,8 @@ static int32_t open_main(struct hws__worker *w)
     struct hws__context *c = w->context;
     int32_t r;
 
-    /* UCX aborts where it cannot start its own, for the first UCX worker of a process. */
-    if (!hws__thread_room()) {
-        return hws__fail(HWS_E_NO_RESOURCE, c->obj.id, "the system gives this process no thread");
+    if ((r = hws__thread_room(c->obj.id)) < 0) {
+        return r;
     }
     /* Where connections begin by TCP it has the device of each dial only, as who dials. It must look at all devices
      * where those come to it that do: UCX 1.13's peers, RDMA, and plain UCX peers of a context without shared

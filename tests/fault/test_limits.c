@@ -179,6 +179,22 @@ CASE(key_without_descriptors)
 }
 
 /* UCX starts a thread with its first worker. */
+CASE(no_thread_for_the_first_context)
+{
+    hws_id context = 0;
+
+    if (geteuid() != 0) {
+        SKIP("only root can become a user with no thread to spare");
+    }
+    CHECK_OK(hws_library_open(NULL, NULL)); /* that user may not read it */
+    CHECK_EQ(setuid(23456), 0);
+    limit(RLIMIT_NPROC, 1);
+    CHECK_CODE(hws_context_open(NULL, &context), HWS_E_NO_RESOURCE);
+    limit(RLIMIT_NPROC, 100);
+    CHECK_OK(hws_context_open(NULL, &context));
+    CHECK_OK(hws_close_wait(context, t_patience()));
+}
+
 CASE(no_thread)
 {
     hws_id context = 0, worker = 0;
