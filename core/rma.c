@@ -127,10 +127,7 @@ static int32_t transfer_run(struct hws__post *p)
     if ((k = hws__rma_key(p, HWS_FEATURE_RMA, bytes, &r)) == NULL) {
         return r;
     }
-    if (bytes == 0) {
-        return HWS_DONE;
-    }
-    if ((r = move(p, k, put, bytes)) >= 0) {
+    if ((r = bytes != 0 ? move(p, k, put, bytes) : HWS_DONE) >= 0) {
         hws__flow_add(&k->ep->traffic.out[put ? HWS_TRAFFIC_PUT : HWS_TRAFFIC_GET], bytes);
     }
     return r;

@@ -158,6 +158,9 @@ CASE_REMOTE(empty)
     CHECK_OK(hws_put(remote->rkey, remote->address, NULL, 0, NULL, &op));
     CHECK_EQ(WAIT_OK(pair, op).length, 0);
     CHECK(user == 0 || user == 1);
+    CHECK_EQ(t_stats(pair->endpoint[user]).sent[HWS_TRAFFIC_PUT], 2);
+    CHECK_EQ(t_stats(pair->endpoint[user]).sent[HWS_TRAFFIC_GET], 1);
+    CHECK_EQ(t_stats(pair->endpoint[user]).bytes_sent[HWS_TRAFFIC_PUT], 0);
 }
 
 CASE_REMOTE(bounds)
