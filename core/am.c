@@ -646,6 +646,19 @@ static int32_t handler_new(hws_id worker, const hws_am_opts *o, struct hws__am_h
     return HWS_OK;
 }
 
+/* Owner only. False: no memory. */
+static bool reserve_handler(struct hws__worker *w, uint32_t am_id)
+{
+    bool ok = true;
+
+    for (struct hws__list *n = w->uworkers.next; n != &w->uworkers && ok; n = n->next) {
+        struct hws__uworker *u = hws__container(n, struct hws__uworker, link);
+
+        ok = !u->raw || hws__raw_reserve(u, am_id);
+    }
+    return ok;
+}
+
 /* Owner only. */
 static void replace_handler(struct hws__worker *w, uint32_t am_id, struct hws__am_handler *h)
 {
@@ -682,11 +695,14 @@ int32_t hws_am_handler(hws_id worker, uint32_t am_id, const hws_am_opts *opts)
         free(h);
         return r;
     }
-    if (atomic_load(&w->obj.id) == worker) {
-        replace_handler(w, am_id, h);
-    } else {
+    if (atomic_load(&w->obj.id) != worker) {
         free(h);
         r = hws__id_error(&hws__objects, worker, HWS_KIND_WORKER);
+    } else if (h != NULL && !reserve_handler(w, am_id)) {
+        free(h);
+        r = hws__fail(HWS_E_NO_MEMORY, worker, "handler");
+    } else {
+        replace_handler(w, am_id, h);
     }
     hws__disown(w, nested);
     return r;

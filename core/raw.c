@@ -321,26 +321,48 @@ static ucs_status_t raw_am_cb(void *arg, const void *header, size_t header_lengt
                            data, length, param->recv_attr);
 }
 
+static struct raw_id *find_id(const struct hws__uworker *u, uint32_t am_id)
+{
+    struct raw_id *id = u->raw_ids;
+
+    while (id != NULL && id->am_id != am_id) {
+        id = id->next;
+    }
+    return id;
+}
+
+bool hws__raw_reserve(struct hws__uworker *u, uint32_t am_id)
+{
+    struct raw_id *id = find_id(u, am_id);
+
+    if (id == NULL && (id = malloc(sizeof *id)) != NULL) {
+        *id = (struct raw_id){u, am_id, u->raw_ids};
+        u->raw_ids = id;
+    }
+    return id != NULL;
+}
+
+bool hws__raw_reserve_all(struct hws__uworker *u)
+{
+    bool ok = true;
+
+    for (uint32_t i = 0; i <= HWS_AM_ID_MAX && ok; i++) {
+        ok = u->worker->handlers[i] == NULL || hws__raw_reserve(u, i);
+    }
+    return ok;
+}
+
 void hws__raw_handler(struct hws__uworker *u, uint32_t am_id, bool set)
 {
     ucp_am_handler_param_t p = {.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
                                               UCP_AM_HANDLER_PARAM_FIELD_CB |
                                               UCP_AM_HANDLER_PARAM_FIELD_ARG,
                                 .id = am_id};
-    struct raw_id *id = NULL;
 
     if (set) {
-        for (id = u->raw_ids; id != NULL && id->am_id != am_id; id = id->next) {}
-        if (id == NULL) {
-            if ((id = malloc(sizeof *id)) == NULL) {
-                return;
-            }
-            *id = (struct raw_id){u, am_id, u->raw_ids};
-            u->raw_ids = id;
-        }
         p.cb = raw_am_cb;
+        p.arg = find_id(u, am_id);
     }
-    p.arg = id;
     hws__ucx.ucp_worker_set_am_recv_handler(u->ucx, &p);
 }
 

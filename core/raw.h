@@ -27,11 +27,14 @@ int32_t hws__raw_message_to(struct hws__post *p, struct hws__message *m);
  * or worker gets it, or it waits for one. Owner only, outside UCX callbacks.
  */
 void hws__raw_arrived(struct hws__uworker *u);
+/** What the handlers of an id, or of all that the worker has, need in a raw UCX worker. False: no memory. */
+bool hws__raw_reserve(struct hws__uworker *u, uint32_t am_id);
+bool hws__raw_reserve_all(struct hws__uworker *u);
 /** Have a raw UCX worker hand over the active messages of every id that its worker has a handler for. */
 void hws__raw_handlers(struct hws__uworker *u);
-/** The same of one id, or have UCX drop them. */
+/** The same of one id, or have UCX drop them. What is set was reserved. */
 void hws__raw_handler(struct hws__uworker *u, uint32_t am_id, bool set);
-/** Free what the two above took. */
+/** Free what was reserved. */
 void hws__raw_free(struct hws__uworker *u);
 
 #endif

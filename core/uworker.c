@@ -177,6 +177,9 @@ int32_t hws__uworker_adopt(struct hws__worker *w, struct hws__uworker *u)
     struct epoll_event e = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = u};
 
     u->worker = w;
+    if (u->raw && !hws__raw_reserve_all(u)) {
+        return hws__fail(HWS_E_NO_MEMORY, 0, "handlers of active messages");
+    }
     if (epoll_ctl(w->epfd, EPOLL_CTL_ADD, u->efd, &e) != 0) {
         return hws__fail_errno(errno, 0, "epoll_ctl: %s", strerror(errno));
     }

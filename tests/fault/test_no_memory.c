@@ -374,13 +374,38 @@ static void first_call(void)
     exit(0);
 }
 
-static void first_allocation(void)
+static void ignored(void *arg, const hws_event *event)
+{
+    (void)arg;
+    (void)event;
+}
+
+/* A handler needs something in each UCX worker that plain UCX peers reach, too: without it, none would be called. */
+static void raw_handler(void)
+{
+    hws_am_opts handler = {.struct_size = sizeof handler, .sink = {.callback = ignored}};
+    uint64_t needed = 0;
+    hws_id worker = 0;
+
+    CHECK_OK(hws_context_open(NULL, &context));
+    CHECK_OK(hws_worker_open(context, NULL, &worker));
+    CHECK_OK(hws_worker_address(worker, HWS_ADDRESS_PLAIN, NULL, 0, &needed));
+    for (int64_t n = 1; n <= 2; n++) {
+        atomic_store(&failing_countdown, n);
+        CHECK_CODE(hws_am_handler(worker, 3, &handler), HWS_E_NO_MEMORY);
+    }
+    CHECK_OK(hws_am_handler(worker, 3, &handler));
+    CHECK_OK(hws_close_wait(context, t_patience()));
+    exit(0);
+}
+
+static void in_a_child(void (*what)(void))
 {
     int status = -1;
     pid_t pid = fork();
 
     if (pid == 0) {
-        first_call();
+        what();
     }
     CHECK_EQ(waitpid(pid, &status, 0), pid);
     CHECK_EQ(status, 0);
@@ -413,7 +438,8 @@ int main(int argc, char **argv)
         printf("%lld allocations, %d operations\n", (long long)atomic_load(&failing_seen), posted);
         return code;
     }
-    first_allocation();
+    in_a_child(first_call);
+    in_a_child(raw_handler);
     total = run(0);
     CHECK(total > 20);
     /* How many there are varies a little with the threads. */
