@@ -712,6 +712,7 @@ int32_t hws_am_header_max(hws_id worker, uint64_t *out)
 {
     struct hws__worker *w;
     int32_t r = HWS_OK;
+    uint64_t max;
 
     HWS__ENTER();
     if ((w = hws__worker_find(worker, &r)) == NULL) {
@@ -720,6 +721,10 @@ int32_t hws_am_header_max(hws_id worker, uint64_t *out)
     if (out == NULL) {
         return hws__fail(HWS_E_INVALID, worker, "out is null");
     }
-    *out = w->max_header - HWS__AM_PREFIX;
+    max = w->max_header;
+    if (!hws__obj_is_still(&w->obj, worker)) {
+        return hws__id_error(&hws__objects, worker, HWS_KIND_WORKER);
+    }
+    *out = max - HWS__AM_PREFIX;
     return HWS_OK;
 }

@@ -59,16 +59,23 @@ int32_t hws_buffer_data(hws_id buffer, void **data, uint64_t *length)
 {
     struct hws__message *m;
     int32_t r = HWS_OK;
+    uint64_t bytes;
+    void *at;
 
     HWS__ENTER();
     if ((m = hws__obj_get(buffer, HWS_KIND_BUFFER, &r)) == NULL) {
         return r;
     }
+    at = (void *)(uintptr_t)m->data;
+    bytes = m->length;
+    if (!hws__obj_is_still(&m->obj, buffer)) {
+        return hws__id_error(&hws__objects, buffer, HWS_KIND_BUFFER);
+    }
     if (data != NULL) {
-        *data = (void *)(uintptr_t)m->data;
+        *data = at;
     }
     if (length != NULL) {
-        *length = m->length;
+        *length = bytes;
     }
     return HWS_OK;
 }

@@ -129,6 +129,14 @@ static inline void *hws__obj_find(struct hws__table *t, hws_id id)
     return o;
 }
 
+/** After a look into an object that is neither owned nor locked: whether what was read is of `id` still. */
+static inline bool hws__obj_is_still(const struct hws__obj *o, hws_id id)
+{
+    /* ORDER: what was read comes before the id. */
+    atomic_thread_fence(memory_order_acquire);
+    return atomic_load_explicit(&o->id, memory_order_relaxed) == id;
+}
+
 /** The object of an id that must be of `kind`; null: `*error` is set, and the last error. */
 static inline void *hws__obj_get(hws_id id, uint32_t kind, int32_t *error)
 {

@@ -520,6 +520,9 @@ int32_t hws_listener_query(hws_id listener, hws_listener_info *out)
     info.redirected = l->redirected;
     info.strangers = l->strangers;
     info.bad_auth = l->bad_auth;
+    if (!hws__obj_is_still(&l->obj, listener)) {
+        return hws__id_error(&hws__objects, listener, HWS_KIND_LISTENER);
+    }
     return hws__fill(out, &info, sizeof info, "listener info");
 }
 
