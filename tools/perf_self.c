@@ -98,6 +98,8 @@ static int client_run(const perf_options *o, const uint32_t *cpu, uint16_t port,
             *text = perf_spawn_read(&child);
         }
         code = perf_spawn_wait(&child);
+    } else {
+        tool_error("perf: the client did not start");
     }
     perf_args_free(&words);
     return code;

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -15,7 +16,24 @@ PROGRAM = os.path.join(os.environ.get("HAWSER_BUILD_DIR", "build"), "hawser")
 FOR_EVER = "100000000000"
 
 
+def become_poor() -> None:
+    os.setuid(23457)
+    resource.setrlimit(resource.RLIMIT_NPROC, (4, 4))
+
+
 class Perf(unittest.TestCase):
+    @unittest.skipUnless(os.geteuid() == 0, "only root can become a user with no process to spare")
+    def test_no_process_for_the_client(self) -> None:
+        r = subprocess.run(
+            [PROGRAM, "perf", "--self", "-t", "tag_lat", "-n", "100", "-p", "0"],
+            preexec_fn=become_poor,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        self.assertEqual(r.returncode, 1, r.stderr)
+        self.assertIn("did not start", r.stderr)
+
     def ends_with_its_peer(self, test: str, killed: str, *options: str) -> None:
         server = subprocess.Popen(
             [PROGRAM, "perf", "-p", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
