@@ -129,6 +129,11 @@ class UCXObject(Unique):
     def initialized(self) -> bool:
         return not self._closed
 
+    def _assert_initialized(self) -> None:
+        """As the Cython classes that UCX-Py's programs know, also with -O."""
+        if self._closed:
+            raise AssertionError(f"the {type(self).__name__} is closed")
+
     def add_child(self, child: UCXObject) -> None:
         """Close `child` before this."""
         self._children.add(child)
@@ -189,14 +194,17 @@ class UCXContext(UCXObject):
 
     def map(self, mem: Any) -> UCXMemoryHandle:
         """Register a buffer, which must live until the handle is closed."""
+        self._assert_initialized()
         return UCXMemoryHandle.map(self, mem)
 
     def alloc(self, size: int) -> UCXMemoryHandle:
         """Allocate and register at least `size` bytes."""
+        self._assert_initialized()
         return UCXMemoryHandle.alloc(self, size)
 
     def info(self) -> str:
         """UCX's description."""
+        self._assert_initialized()
         return self._context.info()
 
     def _need(self, feature: Feature) -> None:
@@ -256,15 +264,18 @@ class UCXWorker(UCXObject):
 
     def init_blocking_progress_mode(self) -> int:
         """A descriptor that is readable when an armed worker has work; the caller closes it."""
+        self._assert_initialized()
         return os.dup(self._worker.fd)
 
     def arm(self) -> bool:
         """False: there is work, make progress first."""
+        self._assert_initialized()
         return self._worker._arm()
 
     @nvtx_annotate("UCXPY_PROGRESS", color="blue", domain="ucxpy")
     def progress(self) -> None:
         """Make progress until nothing is left to do. Not inside a callback."""
+        self._assert_initialized()
         now = time.monotonic()
         if self._progress():
             self._looked = now
@@ -287,6 +298,7 @@ class UCXWorker(UCXObject):
 
     def fence(self) -> int:
         """Operations posted later take effect after those posted before."""
+        self._assert_initialized()
         return _core.fence(self._worker.id)
 
     def get_address(self) -> UCXAddress:
@@ -295,6 +307,7 @@ class UCXWorker(UCXObject):
 
     def tag_probe(self, tag: int) -> bool:
         """Whether a message with exactly this tag has arrived."""
+        self._assert_initialized()
         self._worker.progress()
         return self._worker.probe(tag) is not None
 
@@ -309,6 +322,7 @@ class UCXWorker(UCXObject):
 
     def info(self) -> str:
         """UCX's description."""
+        self._assert_initialized()
         return self._worker.info()
 
     def cancel_inflight_messages(self) -> int:
@@ -658,6 +672,7 @@ class UCXEndpoint(UCXObject):
 
     def info(self) -> str:
         """UCX's description."""
+        self._assert_initialized()
         return self._endpoint.describe()
 
     def is_alive(self) -> bool:
