@@ -72,7 +72,10 @@ static void tell(struct hws__message *m, const struct hws__am_handler *h, int32_
         e.flags |= HWS_EVENT_FLAG_BUFFER;
         m->detail.buffer = hws__message_publish(m);
     }
-    hws__emit(m->worker, &h->sink, &e, keep ? NULL : m);
+    if (!hws__emit(m->worker, &h->sink, &e, keep ? NULL : m) && m->ep != NULL &&
+        m->ep->obj.id == m->ep_id) {
+        hws__endpoint_lost(m->ep, "the event of an active message");
+    }
 }
 
 /* Whether header and data fit behind each other into the memory of a notice, for a callback that keeps nothing. */
@@ -234,7 +237,7 @@ ucs_status_t hws__am_arrived(struct hws__uworker *u, struct hws__endpoint *ep, u
             hws__message_release(m);
         }
         if (ep != NULL) {
-            hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory for an active message");
+            hws__endpoint_lost(ep, "an active message");
         }
         return UCS_OK;
     }

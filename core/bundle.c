@@ -291,7 +291,7 @@ ucs_status_t hws__bundle_cb(void *arg, const void *header, size_t header_length,
         HWS__COUNT(u->worker, am_dropped, 1);
         return UCS_OK;
     }
-    for (; (n = record_at(&r, at, length)) != 0; at += n, length -= n) {
+    for (; ep->hello_done && (n = record_at(&r, at, length)) != 0; at += n, length -= n) {
         if (r.kind == HWS_EVENT_TAG_SEND) {
             hws__tag_arrived(ep, u, r.tag, at + sizeof r, r.length, 0);
         } else if (r.kind == HWS_EVENT_AM_SEND && r.tag <= HWS_AM_ID_MAX) {

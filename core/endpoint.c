@@ -132,6 +132,12 @@ void hws__endpoint_fail(struct hws__endpoint *ep, int32_t status, const char *fm
     hws__endpoint_attend(ep);
 }
 
+void hws__endpoint_lost(struct hws__endpoint *ep, const char *what)
+{
+    ep->hello_done = false;
+    hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory for %s", what);
+}
+
 void hws__endpoint_error_cb(void *arg, ucp_ep_h ucx, ucs_status_t status)
 {
     struct hws__endpoint *ep = arg;

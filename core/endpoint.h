@@ -152,6 +152,8 @@ void hws__endpoint_step(struct hws__endpoint *ep);
 /** Note a failure; the rest happens in hws__endpoint_step(). Owner only. */
 void hws__endpoint_fail(struct hws__endpoint *ep, int32_t status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/** There was no memory for a message: it fails, and none of those behind counts, for they would stand in its place. */
+void hws__endpoint_lost(struct hws__endpoint *ep, const char *what);
 void hws__endpoint_close(struct hws__endpoint *ep);
 void hws__endpoint_deadline(struct hws__endpoint *ep, uint64_t timeout_ns);
 

@@ -97,26 +97,29 @@ struct hws__message *hws__event_message(const hws_event *event, struct hws__mess
                : hws__obj_find(&hws__objects, ((const hws_am_detail *)event->detail)->buffer);
 }
 
-void hws__emit(struct hws__worker *w, const struct hws__sink *sink, const hws_event *event,
+bool hws__emit(struct hws__worker *w, const struct hws__sink *sink, const hws_event *event,
                struct hws__message *message)
 {
     hws_event e = *event;
     struct hws__notice *t;
+    bool lost = sink->callback != NULL;
 
     e.size = sizeof e;
     e.user = sink->user;
     if (sink->callback != NULL && (t = hws__notice_take(w, sink)) != NULL) {
         t->event = e;
         t->message = message;
-        return;
+        return true;
     }
     if (sink->callback == NULL && sink->queue != NULL) {
         HWS__COUNT(w, events, 1);
         if (hws__queue_push(sink->queue, sink->queue_id, &e, false, &w->count.queue_overflows)) {
-            return;
+            return true;
         }
+        lost = atomic_load_explicit(&sink->queue->obj.id, memory_order_relaxed) == sink->queue_id;
     }
     if ((message = hws__event_message(&e, message)) != NULL) {
         hws__message_drop(message);
     }
+    return !lost;
 }

@@ -42,9 +42,9 @@ void hws__notice_give_back(struct hws__worker *w, struct hws__notice *t);
 
 /**
  * Hand an event that nobody posted to its sink: queues at once, callbacks when the progress round
- * is over. A message that comes with it is released after a callback. Owner only.
+ * is over. A message that comes with it is released after a callback. False: there was no memory for it. Owner only.
  */
-void hws__emit(struct hws__worker *w, const struct hws__sink *sink, const hws_event *event,
+bool hws__emit(struct hws__worker *w, const struct hws__sink *sink, const hws_event *event,
                struct hws__message *message);
 
 /** The message that an event is about: `message`, or the one that was published as its buffer; or null. */

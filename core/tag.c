@@ -181,7 +181,7 @@ ucs_status_t hws__tag_arrived(struct hws__endpoint *ep, struct hws__uworker *u, 
         return meet(op, u, tag, data, length, attr);
     }
     if ((m = hws__message_take(w, HWS_KIND_MESSAGE)) == NULL) {
-        hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory for an unexpected message");
+        hws__endpoint_lost(ep, "an unexpected message");
         goto out_of_memory;
     }
     m->ep = ep;
@@ -190,7 +190,7 @@ ucs_status_t hws__tag_arrived(struct hws__endpoint *ep, struct hws__uworker *u, 
     s = hws__message_fill(m, u, data, length, attr);
     if (s == UCS_ERR_NO_MEMORY) {
         hws__message_release(m);
-        hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory for an unexpected message");
+        hws__endpoint_lost(ep, "an unexpected message");
         goto out_of_memory;
     }
     if (op != NULL) {
