@@ -98,6 +98,17 @@ void hws__bundle_drop(struct hws__endpoint *ep)
 
 /* ---- Programs that make no progress ---------------------------------------------------------- */
 
+/* The watch is over. A worker that is closing waits for that, and may sleep; `waking` keeps it until it has heard. */
+static void leave_watch(struct hws__worker *w)
+{
+    atomic_fetch_add(&w->waking, 1);
+    atomic_fetch_sub(&w->jobs, 1);
+    if (atomic_load(&w->closing)) {
+        hws__wake(w);
+    }
+    atomic_fetch_sub(&w->waking, 1);
+}
+
 /* Whether the watch is over. If a bundle begins just then, either side sees the other's mark. */
 static bool ends(struct hws__worker *w)
 {
@@ -139,7 +150,7 @@ static void run_watch(struct hws__job *job)
     uint32_t begun = atomic_load(&all->begun);
 
     if (ends(w)) {
-        atomic_fetch_sub(&w->jobs, 1);
+        leave_watch(w);
         return;
     }
     /* Taking the worker costs its owner more than a look does. */
@@ -149,7 +160,7 @@ static void run_watch(struct hws__job *job)
     all->looked = begun;
     if (!hws__background_later(&w->context->background, job, HWS__BUNDLE_NS)) {
         atomic_store(&w->watched, false);
-        atomic_fetch_sub(&w->jobs, 1);
+        leave_watch(w);
     }
 }
 

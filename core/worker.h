@@ -81,7 +81,7 @@ struct hws__worker {
     _Atomic uint32_t waiters;  /* threads inside a wait */
     _Atomic uint32_t sleepers; /* threads in epoll_wait: a change must signal them */
     uint32_t dozing;           /* 1: the owner is one of them already, but still looks for work */
-    _Atomic uint32_t waking;   /* threads inside hws__wake() */
+    _Atomic uint32_t waking;   /* threads inside hws__wake(), or about to be */
     _Atomic bool wakeable;     /* wakefd is there */
     _Atomic bool armed;        /* the host polls epfd */
     _Atomic(struct hws__op *) submissions;

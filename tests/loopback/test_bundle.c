@@ -9,6 +9,7 @@
 #include "bundle.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <string.h>
 
 enum { BURST = 200, LARGEST = 600, AM_ID = 5, ROUNDS = 20 };
@@ -232,6 +233,59 @@ CASE_BOTH(closing_sends_them)
     burst(pair.endpoint[0], BURST);
     CHECK_OK(hws_close(pair.endpoint[0]));
     UNTIL(&pair, arrived == BURST);
+    t_pair_close(&pair);
+}
+
+/* ---- The background thread ------------------------------------------------------------------- */
+
+static struct hws__worker *worker_of(const t_pair *pair)
+{
+    return hws__obj_find(&hws__objects, pair->worker[0]);
+}
+
+/* A job of another worker's that takes until it is told to end. */
+static _Atomic int job_state;
+
+static void run_long(struct hws__job *job)
+{
+    (void)job;
+    job_state = 1;
+    while (job_state != 2) {
+        t_sleep(T_MS);
+    }
+}
+
+/* The last that a closing worker waits for is the watch, which is late. */
+CASE(a_closing_worker_hears_of_the_end_of_the_watch)
+{
+    static struct hws__job job = {.run = run_long};
+    hws_worker_opts alone = {.struct_size = sizeof(alone), .spares = UINT32_MAX};
+    t_pair_opts opts = {
+        .worker = {&alone}, .mode = HWS_PROGRESS_BLOCKING, .endpoint_flags = HWS_ENDPOINT_TCP_ONLY};
+    struct pollfd fd = {.events = POLLIN};
+    struct hws__worker *w;
+    t_pair pair;
+
+    t_pair_open(&pair, &opts);
+    w = worker_of(&pair);
+    CHECK_OK(hws_worker_fd(pair.worker[0], &fd.fd));
+    CHECK(hws__background_add(&w->context->background, &job));
+    while (job_state != 1) {
+        t_sleep(T_MS);
+    }
+    burst(pair.endpoint[0], BURST);
+    CHECK_OK(hws_abort(pair.endpoint[0]));
+    CHECK_OK(hws_close(pair.worker[0]));
+    /* Until nothing is left but background jobs, and for a while after it has gone to sleep. */
+    do {
+        while (hws_worker_progress(pair.worker[0]) > 0) {}
+    } while (hws_worker_arm(pair.worker[0]) != HWS_OK || poll(&fd, 1, 100) != 0 ||
+             !hws__list_empty(&w->endpoints));
+    job_state = 2;
+    while (atomic_load(&w->jobs) != 0) {
+        t_sleep(T_MS);
+    }
+    CHECK_EQ(poll(&fd, 1, 100), 1); /* a timer would come later */
     t_pair_close(&pair);
 }
 
