@@ -470,7 +470,7 @@ int32_t hws_worker_progress(hws_id id)
     if (hws__in_callback()) {
         return hws__fail(HWS_E_DEADLOCK, id, "progress inside a callback");
     }
-    if (!hws__own_try(w)) {
+    if (!hws__own_try(w) && !hws__own_after_watch(w)) {
         return hws__fail(HWS_E_BUSY, id, "another thread makes progress");
     }
     if (atomic_load_explicit(&w->obj.id, memory_order_relaxed) != id) {

@@ -289,6 +289,39 @@ CASE(a_closing_worker_hears_of_the_end_of_the_watch)
     t_pair_close(&pair);
 }
 
+static void *own_as_the_watch(void *arg)
+{
+    struct hws__worker *w = arg;
+
+    CHECK(hws__own_try(w));
+    job_state = 1;
+    t_sleep(20 * T_MS);
+    hws__own_release(w);
+    atomic_store(&w->visited, false);
+    return NULL;
+}
+
+/* A program with one thread need not know that the library has another. */
+CASE(the_watch_makes_nobody_busy)
+{
+    struct hws__worker *w;
+    pthread_t thread;
+    t_pair pair;
+
+    t_pair_open(&pair, NULL);
+    w = worker_of(&pair);
+    atomic_store(&w->watched, true);
+    atomic_store(&w->visited, true);
+    CHECK_EQ(pthread_create(&thread, NULL, own_as_the_watch, w), 0);
+    while (job_state != 1) {
+        t_sleep(T_MS);
+    }
+    CHECK(hws_worker_progress(pair.worker[0]) >= 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    atomic_store(&w->watched, false);
+    t_pair_close(&pair);
+}
+
 /* ---- Broken ones ----------------------------------------------------------------------------- */
 
 static void ends_in_protocol(uint32_t flags, const void *data, size_t length)
