@@ -193,7 +193,7 @@ static bool is_burst(const struct hws__endpoint *ep)
     struct hws__bundles *all = &ep->worker->bundles;
     uint64_t gap = ep->uworker->shm ? HWS__BUNDLE_GAP_NS : HWS__BUNDLE_GAP_TCP_NS;
     uint64_t before = all->timed_at;
-    uint32_t count = all->burst - all->timed_burst;
+    uint64_t count = all->burst - all->timed_burst;
 
     take_time(all);
     if (all->timed_at - before > count * gap) {
@@ -202,6 +202,18 @@ static bool is_burst(const struct hws__endpoint *ep)
         return false;
     }
     return true;
+}
+
+/*
+ * The background thread sends what waits when no bundle has begun for a while: it does not see that one waits long
+ * while those of other endpoints come and go.
+ */
+static void send_old(struct hws__bundles *all)
+{
+    if (all->timed_at - all->since > HWS__BUNDLE_NS) {
+        hws__bundles_send(all);
+        all->since = all->timed_at;
+    }
 }
 
 /* The first message of a bundle. False: it must go at once. */
@@ -213,6 +225,7 @@ static bool begin(struct hws__endpoint *ep)
     if (!is_burst(ep)) {
         return false;
     }
+    send_old(all);
     if (ep->uworker->bundles_held >= HWS__BUNDLES_HELD || w->closing) {
         return false;
     }

@@ -3,9 +3,10 @@
  *
  * Of a program that sends one message right after the other without making progress between them the first
  * HWS__BUNDLE_AFTER go at once, each on its own. Those that follow are copied behind one another into a bundle. It
- * goes when it is full, before whatever else is posted on its worker, with the next progress, and soon after HWS__BUNDLE_NS
- * even if the program never comes back. Who sends now and then, but makes no progress either, has no bundles. The receiver takes each message out as if it had come alone: credits, statistics and the
- * order are those of the messages.
+ * goes when it is full, before whatever else is posted on its worker, with the next progress, and soon after
+ * HWS__BUNDLE_NS even if the program never comes back. Who sends now and then, but makes no progress either, has no
+ * bundles. The receiver takes each message out as if it had come alone: credits, statistics and the order are those of
+ * the messages.
  *
  * Only sends that may end in the call (HWS_OP_INLINE) are bundled: their buffers are the program's again at once.
  */
@@ -50,9 +51,10 @@ struct hws__bundle {
 /** A worker's. */
 struct hws__bundles {
     struct hws__list list; /* endpoints whose bundle is to be sent */
-    uint32_t burst;        /* sends since the last progress */
-    uint32_t timed_burst;  /* `burst` when the time was taken last, and the time */
+    uint64_t burst;        /* sends since the last progress */
+    uint64_t timed_burst;  /* `burst` when the time was taken last, and the time */
     uint64_t timed_at;
+    uint64_t since; /* none in the list began earlier */
     /* For the background thread, which sends what nobody else does. */
     _Atomic bool waiting;   /* the list is not empty; the owner writes */
     _Atomic uint32_t begun; /* bundles; the owner writes */
@@ -76,8 +78,8 @@ static inline void hws__bundles_send(struct hws__bundles *all)
     }
 }
 /**
- * The worker has an owner. If that is, or just was, the background thread, which does not stay to run what others submit:
- * own it when that has gone. Else false. Any thread.
+ * The worker has an owner. If that is, or just was, the background thread, which does not stay to run what others
+ * submit: own it when that has gone. Else false. Any thread.
  */
 bool hws__own_after_watch(struct hws__worker *w);
 /** The endpoint lets go of UCX: what was not sent never is. Owner only. */

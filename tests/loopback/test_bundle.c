@@ -157,6 +157,14 @@ static bool has_bundle(const t_pair *pair)
     return has;
 }
 
+/* Whether one of any endpoint began a short time ago: else the background thread is about to send them all. */
+static bool begun_lately(const t_pair *pair)
+{
+    const struct hws__worker *w = hws__obj_find(&hws__objects, pair->worker[0]);
+
+    return t_now() - w->bundles.timed_at < HWS__BUNDLE_NS / 2;
+}
+
 /* As many as find room in UCX's queue, of which half may be places that the receiver has not given back. */
 #define UNATTENDED 50
 
@@ -233,6 +241,51 @@ CASE_BOTH(closing_sends_them)
     burst(pair.endpoint[0], BURST);
     CHECK_OK(hws_close(pair.endpoint[0]));
     UNTIL(&pair, arrived == BURST);
+    t_pair_close(&pair);
+}
+
+static _Atomic bool served;
+
+static void *serve(void *arg)
+{
+    while (!served) {
+        int32_t r = hws_worker_progress(*(hws_id *)arg);
+
+        CHECK(r >= 0);
+    }
+    return NULL;
+}
+
+/* One endpoint's few messages do not wait until the program has sent all that it has for another. */
+CASE(others_do_not_hold_one_up)
+{
+    int arrived = 0;
+    pthread_t thread;
+    hws_worker_opts unlimited = {.struct_size = sizeof(unlimited), .credit_messages = UINT32_MAX};
+    t_pair_opts opts = {.worker = {NULL, &unlimited}, .endpoint_flags = HWS_ENDPOINT_TCP_ONLY};
+    hws_am_opts told = {.struct_size = sizeof(told),
+                        .sink = {.callback = count, .callback_arg = &arrived}};
+    hws_id other[2];
+    uint64_t start;
+    t_pair pair;
+
+    t_pair_open(&pair, &opts);
+    t_pair_connect(&pair, &opts, &other[0], &other[1]);
+    CHECK_OK(hws_am_handler(pair.worker[1], AM_ID, &told));
+    CHECK_EQ(pthread_create(&thread, NULL, serve, &pair.worker[1]), 0);
+    for (int round = 0; round < 10 * ROUNDS; round++) {
+        burst(other[0], HWS__BUNDLE_AFTER + 8);
+        burst(pair.endpoint[0], 1);
+        start = t_now();
+        while (has_bundle(&pair) && t_now() - start < 20 * T_MS) {
+            burst(other[0], BURST);
+            CHECK(!begun_lately(&pair) || t_now() - start < 4 * HWS__BUNDLE_NS ||
+                  !has_bundle(&pair));
+        }
+        while (hws_worker_progress(pair.worker[0]) > 0) {}
+    }
+    served = true;
+    CHECK_EQ(pthread_join(thread, NULL), 0);
     t_pair_close(&pair);
 }
 
