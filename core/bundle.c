@@ -198,7 +198,7 @@ static bool is_burst(const struct hws__endpoint *ep)
     take_time(all);
     if (all->timed_at - before > count * gap) {
         hws__bundles_send(all); /* before what goes on its own */
-        all->burst = 0;
+        all->burst = 1;         /* this one, which may be the first of the next */
         return false;
     }
     return true;
