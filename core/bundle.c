@@ -194,9 +194,11 @@ static bool is_burst(const struct hws__endpoint *ep)
     uint64_t gap = ep->uworker->shm ? HWS__BUNDLE_GAP_NS : HWS__BUNDLE_GAP_TCP_NS;
     uint64_t before = all->timed_at;
     uint64_t count = all->burst - all->timed_burst;
+    /* Not where the message that should have taken it was a raw endpoint's, which counts but has no bundles. */
+    bool timed = all->timed_burst < all->burst;
 
     take_time(all);
-    if (all->timed_at - before > count * gap) {
+    if (!timed || all->timed_at - before > count * gap) {
         hws__bundles_send(all); /* before what goes on its own */
         all->burst = 1;         /* this one, which may be the first of the next */
         return false;
