@@ -4,16 +4,18 @@
 import contextlib
 import inspect
 import os
+import socket
 import subprocess
 import sys
 import time
 
 import dask
 import pytest
+from click.testing import CliRunner
 from distributed import Client
 
 import hawser.dask
-from hawser.dask import _groups, _usable, _worker_options, _workers
+from hawser.dask import _cli, _groups, _usable, _worker_options, _workers
 
 pytestmark = [pytest.mark.filterwarnings("default")]
 no_gpu = pytest.mark.skipif(_usable.no_cuda() is None, reason="this machine has a GPU, so nothing is refused")
@@ -208,6 +210,47 @@ def test_worker_and_config_programs(tmp_path):
         assert "'TLS': 'tcp,sm,self'" in done.stdout or "UCX_TLS" in os.environ
         assert "Affinity" in done.stdout
     assert not pid_file.exists()
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+@pytest.mark.parametrize("contact", [False, True])
+def test_a_worker_listens_where_it_is_told(tmp_path, contact):
+    file, port = tmp_path / "scheduler.json", free_port()
+    scheduler = ["distributed.cli.dask_scheduler", "--protocol", "ucx", "--port", "0", "--no-dashboard"]
+    worker = ["hawser.dask", "worker", "--scheduler-file", file, "--n-workers", "1", "--no-dashboard"]
+    worker += ["--listen-address", f"ucx://{'0.0.0.0' if contact else '127.0.0.1'}:{port}"]
+    worker += ["--contact-address", f"ucx://127.0.0.1:{port}"] if contact else []
+    with program(*scheduler, "--scheduler-file", file), program(*worker):
+        with Client(scheduler_file=str(file), timeout=60) as client:
+            client.wait_for_workers(1, timeout=90)
+            assert list(client.scheduler_info()["workers"]) == [f"ucx://127.0.0.1:{port}"]
+            assert client.submit(sum, [1, 2]).result(timeout=60) == 3
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        ("--contact-address ucx://127.0.0.1:9000", "--contact-address needs --listen-address"),
+        ("--n-workers 2 --listen-address ucx://127.0.0.1:9000", "for one worker"),
+        ("--n-workers 1 --listen-address ucx://127.0.0.1:9000 --host 127.0.0.1", "for one worker"),
+        ("--n-workers 1 --listen-address ucx://127.0.0.1", "port"),
+        ("--resources GPU", "'GPU' is not NAME=NUMBER"),
+        ("--resources GPU=x", "'GPU=x' is not NAME=NUMBER"),
+        ("--worker-class nosuch.Worker", "--worker-class: No module named 'nosuch'"),
+        ("--worker-class os.Worker", "--worker-class: module 'os' has no attribute 'Worker'"),
+        ("--nthreads 0", "--nthreads"),
+        ("--multiprocessing-method fork", "UCX does not survive a fork"),
+    ],
+)
+def test_options_of_the_worker_that_cannot_be(options, said):
+    result = CliRunner().invoke(_cli.worker, ["ucx://127.0.0.1:1", *options.split()])
+    assert result.exit_code in (1, 2) and isinstance(result.exception, SystemExit), result
+    assert said in " ".join(result.output.split()), result.output
 
 
 def test_programs_say_what_is_wrong():

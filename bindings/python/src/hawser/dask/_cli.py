@@ -13,6 +13,7 @@ from typing import Any
 import click
 import dask
 from distributed import Client, Nanny
+from distributed.comm.addressing import get_address_host_port
 from distributed.preloading import validate_preload_argv
 from distributed.security import Security
 from distributed.utils import import_term
@@ -48,10 +49,17 @@ _WORKER = [
     click.option("--host", help="Address to listen at"),
     click.option("--interface", help="Network interface to listen at, as eth0"),
     click.option("--worker-port", default="0", help="Port or range of ports, as 9000:9026"),
-    click.option("--listen-address"),
-    click.option("--contact-address"),
+    click.option(
+        "--listen-address",
+        help="Where the one worker listens, as ucx://0.0.0.0:9000, instead of --host and --worker-port",
+    ),
+    click.option("--contact-address", help="Where others reach it; default: --listen-address"),
     click.option("--protocol", default="ucx", show_default=True),
-    click.option("--nthreads", type=int, help="Threads of each worker; default: 1 with GPUs, else one for each CPU"),
+    click.option(
+        "--nthreads",
+        type=click.IntRange(min=1),
+        help="Threads of each worker; default: 1 with GPUs, else one for each CPU",
+    ),
     click.option("--name", help="Name of the workers; several get -0, -1, ..."),
     click.option("--memory-limit", default="auto", show_default=True),
     click.option("--device-memory-limit", default="default"),
@@ -106,14 +114,49 @@ def worker(**options: Any) -> None:
 
 
 def _resources(text: str) -> dict[str, float]:
-    pairs = (part.split("=") for part in text.replace(",", " ").split())
-    return {name: float(value) for name, value in pairs}
+    resources = {}
+    for part in text.replace(",", " ").split():
+        name, _, value = part.partition("=")
+        try:
+            resources[name] = float(value)
+        except ValueError:
+            raise click.BadParameter(f"{part!r} is not NAME=NUMBER", param_hint="--resources") from None
+    return resources
+
+
+def _place(o: dict[str, Any], count: int) -> dict[str, Any]:
+    """Where the workers listen, and are reached."""
+    place = {name: o[name] for name in ("host", "interface", "protocol", "worker_port", "contact_address")}
+    if not o["listen_address"]:
+        if o["contact_address"]:
+            raise click.UsageError("--contact-address needs --listen-address")
+        return place
+    if count > 1 or o["host"] or o["interface"] or o["worker_port"] != "0":
+        raise click.UsageError("--listen-address is for one worker, without --host, --interface and --worker-port")
+    host, port = get_address_host_port(o["listen_address"], strict=True)
+    if o["contact_address"]:
+        get_address_host_port(o["contact_address"], strict=True)
+    place["host"] = f"[{host}]" if ":" in host else host
+    place["worker_port"] = str(port)
+    place["contact_address"] = o["contact_address"] or o["listen_address"]
+    return place
+
+
+def _class(name: str) -> Any:
+    try:
+        return import_term(name)
+    except (ImportError, AttributeError) as e:
+        raise click.BadParameter(str(e), param_hint="--worker-class") from None
 
 
 def _nannies(o: dict[str, Any]) -> list[Nanny]:
     transports = {k: o[k] for k in ("enable_tcp_over_ucx", "enable_infiniband", "enable_nvlink", "enable_rdmacm")}
     if any(value is not None for value in transports.values()):
         initialize(create_cuda_context=False, **transports)
+    if o["multiprocessing_method"] == "fork" and o["protocol"] in ("ucx", "ucxx", "hawser"):
+        raise click.BadParameter(
+            "UCX does not survive a fork, and the parent of the workers uses it", param_hint="--multiprocessing-method"
+        )
     dask.config.set({"distributed.worker.multiprocessing-method": o["multiprocessing_method"]})
     gpu = {name: o[name] for name in GPU_OPTIONS if name in o}
     if libraries := gpu["rmm_allocator_external_lib_list"]:
@@ -121,9 +164,9 @@ def _nannies(o: dict[str, Any]) -> list[Nanny]:
     plan = machine(o["n_workers"], None, o["net_devices"], o["pre_import"], gpu)
     count = o["n_workers"] or len(plan.devices) or len(plan.groups)
     limit = parse_memory_limit(o["memory_limit"], 1, count, logger=log)
-    common = {name: o[name] for name in ("host", "interface", "protocol", "listen_address", "contact_address")}
+    common = _place(o, count)
     if o["worker_class"]:
-        common["worker_class"] = import_term(o["worker_class"])
+        common["worker_class"] = _class(o["worker_class"])
     security = Security(**{k: o[k] for k in ("tls_ca_file", "tls_cert", "tls_key") if o[k]})
     return [
         Nanny(
@@ -131,7 +174,6 @@ def _nannies(o: dict[str, Any]) -> list[Nanny]:
             scheduler_file=o["scheduler_file"],
             name=o["name"] if count == 1 or not o["name"] else f"{o['name']}-{i}",
             nthreads=o["nthreads"] or (1 if plan.devices else len(plan.cpus(i))),
-            worker_port=o["worker_port"],
             memory_limit=limit,
             resources=_resources(o["resources"]),
             dashboard=o["dashboard"],
