@@ -4,6 +4,7 @@
 #include "host.h"
 #include "job.h"
 #include "listener.h"
+#include "sockets.h"
 #include "time.h"
 #include "ucx_loader.h"
 #include <limits.h>
@@ -47,10 +48,17 @@ static int admitted[2];      /* in this span of time, and in the one before */
 static uint64_t admitted_at; /* this span's beginning */
 static unsigned unlooked;    /* connections until descriptors are counted again; 0: at once */
 
+static bool is_there(const struct hws__gate *g, uint32_t i)
+{
+    return g->port[i] == 0 || hws__sockets_listens(g->fd[i], g->port[i]);
+}
+
 static void set(const struct hws__gate *g, int events)
 {
     for (uint32_t i = 0; i < g->count; i++) {
-        hws__ucx.ucs_async_modify_handler(g->fd[i], events);
+        if (is_there(g, i)) {
+            hws__ucx.ucs_async_modify_handler(g->fd[i], events);
+        }
     }
 }
 
@@ -58,7 +66,9 @@ static void set(const struct hws__gate *g, int events)
 static void wait_in_line(const struct hws__gate *g, int backlog)
 {
     for (uint32_t i = 0; i < g->count; i++) {
-        listen(g->fd[i], backlog);
+        if (is_there(g, i)) {
+            listen(g->fd[i], backlog);
+        }
     }
 }
 
@@ -107,7 +117,7 @@ static int waited_at(const struct hws__gate *g)
     struct pollfd p[HWS__GATE_SOCKETS];
 
     for (uint32_t i = 0; i < g->count; i++) {
-        p[i] = (struct pollfd){.fd = g->fd[i], .events = POLLIN};
+        p[i] = (struct pollfd){.fd = is_there(g, i) ? g->fd[i] : -1, .events = POLLIN};
     }
     if (poll(p, g->count, 0) > 0) {
         for (uint32_t i = 0; i < g->count; i++) {
@@ -197,14 +207,14 @@ static void run_look(struct hws__job *job)
 /* With the lock. Where it cannot be opened again it stays open. */
 static void shut(struct hws__gate *g)
 {
-    struct hws__listener *l = hws__container(g, struct hws__listener, gate);
+    struct hws__worker *w = g->worker;
     struct hws__gate_job *j = g->job == NULL ? malloc(sizeof *j) : NULL;
 
     if (j == NULL) {
         return;
     }
-    *j = (struct hws__gate_job){.job.run = run_look, .worker = l->worker, .gate = g};
-    if (!hws__job_order(l->worker, &l->worker->context->background, &j->job, BUSY_NS)) {
+    *j = (struct hws__gate_job){.job.run = run_look, .worker = w, .gate = g};
+    if (!hws__job_order(w, &w->context->background, &j->job, BUSY_NS)) {
         free(j);
         return;
     }
@@ -248,6 +258,28 @@ static void add_socket(struct hws__gate *g, ucp_listener_h listener)
     }
 }
 
+static void join(struct hws__gate *g, struct hws__worker *w)
+{
+    g->worker = w;
+    pthread_mutex_lock(&lock);
+    hws__list_append(&gates, &g->link);
+    set_again(g);
+    check();
+    pthread_mutex_unlock(&lock);
+}
+
+static void leave(struct hws__gate *g)
+{
+    pthread_mutex_lock(&lock);
+    hws__list_remove(&g->link);
+    set(g, 0);
+    if (g->job != NULL) {
+        g->job->gate = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+    g->worker = NULL;
+}
+
 void hws__gate_join(struct hws__listener *l)
 {
     struct hws__gate *g = &l->gate;
@@ -257,23 +289,41 @@ void hws__gate_join(struct hws__listener *l)
     for (uint32_t i = 0; i < l->ucx6_count; i++) {
         add_socket(g, l->ucx6[i]);
     }
-    pthread_mutex_lock(&lock);
-    hws__list_append(&gates, &g->link);
-    set_again(g);
-    check();
-    pthread_mutex_unlock(&lock);
+    join(g, l->worker);
 }
 
 void hws__gate_leave(struct hws__listener *l)
 {
-    pthread_mutex_lock(&lock);
-    hws__list_remove(&l->gate.link);
-    set(&l->gate, 0);
-    if (l->gate.job != NULL) {
-        l->gate.job->gate = NULL;
-    }
-    pthread_mutex_unlock(&lock);
+    leave(&l->gate);
     hws__ucx.ucp_worker_progress(l->worker->main->ucx);
+}
+
+void hws__gate_join_acceptors(struct hws__uworker *u)
+{
+    struct hws__gate *g = &u->gate;
+
+    for (uint32_t i = 0; i < u->acceptors.count; i++) {
+        g->fd[i] = u->acceptors.at[i].fd;
+        g->port[i] = u->acceptors.at[i].port;
+    }
+    g->count = u->acceptors.count;
+    join(g, u->worker);
+    u->worker->gated++;
+}
+
+void hws__gate_leave_acceptors(struct hws__uworker *u)
+{
+    if (u->gate.worker != NULL) {
+        u->worker->gated--;
+        leave(&u->gate);
+    }
+}
+
+void hws__gate_watch(void)
+{
+    pthread_mutex_lock(&lock);
+    check();
+    pthread_mutex_unlock(&lock);
 }
 
 /* With the lock. */

@@ -6,6 +6,9 @@
  * or closes, ends the process on UCX 1.22 (it looks into /sys as it goes); a connection that gets half way loses a
  * TCP worker its socket (acceptor.h), and ends a peer with UCX 1.13.1. So the sockets of listeners are kept from UCX
  * then, but for moments, as long as there is room for what comes; the others wait in the kernel's backlog.
+ *
+ * Likewise the sockets of UCX workers whose address was handed out: who dials an address comes to them at once. There a
+ * connection without a descriptor would end the process that dialled, on both versions.
  */
 #ifndef HWS_CORE_GATE_H
 #define HWS_CORE_GATE_H
@@ -15,17 +18,22 @@
 #include <stdint.h>
 
 struct hws__listener;
+struct hws__uworker;
+struct hws__worker;
 struct hws__gate_job;
 
-/** Sockets of a listener: one, and one for each IPv6 address. */
+/** Sockets of a listener: one, and one for each IPv6 address; of a UCX worker: one for each device. */
 #define HWS__GATE_SOCKETS 9u
 
 struct hws__gate {
     struct hws__list link;
-    struct hws__gate_job *job; /* it is shut, and this opens it */
-    uint64_t in_vain_since;    /* somebody waits, and there has been no room; 0: not so */
+    struct hws__worker *worker; /* null: not in use */
+    struct hws__gate_job *job;  /* it is shut, and this opens it */
+    uint64_t in_vain_since;     /* somebody waits, and there has been no room; 0: not so */
     uint32_t count;
     int fd[HWS__GATE_SOCKETS];
+    /* Where UCX may close the socket by itself, and the number is another's then; else 0. */
+    uint16_t port[HWS__GATE_SOCKETS];
 };
 
 /** A listener that listens now. Owner only. */
@@ -35,6 +43,16 @@ void hws__gate_join(struct hws__listener *l);
  * only.
  */
 void hws__gate_leave(struct hws__listener *l);
+/** A UCX worker for addresses, with its acceptors noted. Owner only. */
+void hws__gate_join_acceptors(struct hws__uworker *u);
+/** Before it is destroyed; nothing where it has not joined. Owner only. */
+void hws__gate_leave_acceptors(struct hws__uworker *u);
+/**
+ * Each HWS__GATE_NS, and after each who came by address: nothing else tells that descriptors have become short. Any
+ * thread.
+ */
+void hws__gate_watch(void);
+#define HWS__GATE_NS UINT64_C(10000000)
 
 /** Let nobody in until hws__gate_let_go(). Any thread. */
 void hws__gate_hold(void);

@@ -2,6 +2,7 @@
 #include "am.h"
 #include "cuda.h"
 #include "endpoint.h"
+#include "gate.h"
 #include "late_cut.h"
 #include "listener.h"
 #include "lost.h"
@@ -482,6 +483,10 @@ static int slow(struct hws__worker *w)
     done = look_at_cold(w);
     done += check_cold(w, now);
     hws__lost_check(w, now);
+    if (w->gated != 0 && now >= w->gates_due) {
+        w->gates_due = now + HWS__GATE_NS;
+        hws__gate_watch();
+    }
     cool_idle(w);
     if (w->heap_size != 0) {
         hws__op_expire(w, now);

@@ -233,6 +233,7 @@ void hws__uworker_retire(struct hws__uworker *u)
     struct hws__list *n;
 
     hws__half_made_end(u);
+    hws__gate_leave_acceptors(u);
     while ((n = hws__list_pop(&u->held)) != NULL) {
         hws__message_orphan(hws__container(n, struct hws__message, held));
     }

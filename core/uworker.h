@@ -10,6 +10,7 @@
 #define HWS_CORE_UWORKER_H
 
 #include "acceptor.h"
+#include "gate.h"
 #include "half_made.h"
 #include "list.h"
 #include "pairing.h"
@@ -59,6 +60,7 @@ struct hws__uworker {
     bool unannounced; /* the safety net has heated it, its descriptor has not spoken yet */
     bool place_given; /* isolated: another one lives in its reservation */
     struct hws__acceptors acceptors; /* TCP */
+    struct hws__gate gate;           /* before them, if peers dial its address */
     struct hws__half_made half_made;
     uint32_t idle;         /* sweeps without work */
     struct hws__list link; /* of the worker */

@@ -40,6 +40,9 @@ static int32_t install(struct hws__worker *w, hws_id id, int kind, struct hws__u
         return r;
     }
     hws__acceptors_note(u);
+    if (kind != HWS__ADDRESSED_DIALS) {
+        hws__gate_join_acceptors(u);
+    }
     w->addressed[kind] = u;
     w->raw_count += u->raw;
     return HWS_OK;
@@ -377,6 +380,8 @@ void hws__address_hello(struct hws__uworker *u, const void *address, uint64_t le
     struct hws__worker *w = u->worker;
     struct hws__endpoint *ep;
 
+    w->gates_due = 0; /* it took a descriptor */
+    w->tick = HWS__TICK;
     if (w->closing || length == 0 || (ep = answering(w)) == NULL) {
         return;
     }

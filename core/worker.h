@@ -133,6 +133,8 @@ struct hws__worker {
     struct hws__list flushing;
     struct hws__list copying; /* long copies of direct access, by match */
     uint32_t raw_count;       /* raw endpoints */
+    uint32_t gated;           /* UCX workers with a gate, see gate.h; */
+    uint64_t gates_due;       /* when descriptors are counted for it next */
     uint32_t dead_count;      /* isolated UCX workers whose connection is over */
     uint64_t drain_due;       /* with dead_count: when one of them is to be looked at next */
     uint32_t late_cuts;       /* UCX endpoints still to be closed, see late_cut.h */

@@ -19,15 +19,6 @@
 
 #define ALL UINT64_MAX
 
-static void limit(int what, uint64_t value)
-{
-    struct rlimit l;
-
-    CHECK_EQ(getrlimit(what, &l), 0);
-    l.rlim_cur = value < l.rlim_max ? value : l.rlim_max;
-    CHECK_EQ(setrlimit(what, &l), 0);
-}
-
 static void echo(t_pair *pair)
 {
     uint64_t out = 5, in = 0;
@@ -61,16 +52,6 @@ static int is_want(int32_t code)
     default:
         return 0;
     }
-}
-
-/* As a limit it leaves no descriptor, whatever lies above. */
-static uint64_t lowest_free(void)
-{
-    int fd = dup(STDERR_FILENO);
-
-    CHECK(fd >= 0);
-    close(fd);
-    return (uint64_t)fd;
 }
 
 /* One more connection, if there is enough for it. */
@@ -109,11 +90,11 @@ static void run_short(uint32_t flags)
     for (uint64_t left = 0; left < 72; left += 4) {
         hws_id endpoint = 0, context = 0;
 
-        limit(RLIMIT_NOFILE, t_fd_count() + left);
+        t_limit(RLIMIT_NOFILE, t_fd_count() + left);
         refused += one_more(&pair, flags, &endpoint) != HWS_OK;
         CHECK(is_want(hws_context_open(NULL, &context)));
         echo(&pair);
-        limit(RLIMIT_NOFILE, UINT64_MAX);
+        t_limit(RLIMIT_NOFILE, UINT64_MAX);
         if (context != 0) {
             CHECK_OK(hws_close_wait(context, t_patience()));
         }
@@ -139,7 +120,7 @@ CASE(descriptors_of_the_first_context)
         if (child == 0) {
             hws_id context = 0;
 
-            limit(RLIMIT_NOFILE, lowest_free() + left);
+            t_limit(RLIMIT_NOFILE, t_fd_lowest_free() + left);
             CHECK(is_want(hws_context_open(NULL, &context)));
             exit(0);
         }
@@ -154,7 +135,7 @@ CASE(length_of_files)
 {
     t_pair pair;
 
-    limit(RLIMIT_FSIZE, 32768);
+    t_limit(RLIMIT_FSIZE, 32768);
     t_pair_open(&pair, NULL);
     echo(&pair);
     t_pair_close(&pair);
@@ -171,9 +152,9 @@ CASE(key_without_descriptors)
 
     t_pair_open(&pair, &opts);
     CHECK_OK(hws_mem_register(pair.context, region, sizeof region, NULL, &memory));
-    limit(RLIMIT_NOFILE, lowest_free());
+    t_limit(RLIMIT_NOFILE, t_fd_lowest_free());
     CHECK_OK(hws_rkey_pack(memory, 0, packed, sizeof packed, &length));
-    limit(RLIMIT_NOFILE, UINT64_MAX);
+    t_limit(RLIMIT_NOFILE, UINT64_MAX);
     CHECK_OK(hws_rkey_unpack(pair.endpoint[0], packed, length, 0, &rkey));
     t_pair_close(&pair);
 }
@@ -188,9 +169,9 @@ CASE(no_thread_for_the_first_context)
     }
     CHECK_OK(hws_library_open(NULL, NULL)); /* that user may not read it */
     CHECK_EQ(setuid(23456), 0);
-    limit(RLIMIT_NPROC, 1);
+    t_limit(RLIMIT_NPROC, 1);
     CHECK_CODE(hws_context_open(NULL, &context), HWS_E_NO_RESOURCE);
-    limit(RLIMIT_NPROC, 100);
+    t_limit(RLIMIT_NPROC, 100);
     CHECK_OK(hws_context_open(NULL, &context));
     CHECK_OK(hws_close_wait(context, t_patience()));
 }
@@ -204,7 +185,7 @@ CASE(no_thread)
     }
     CHECK_OK(hws_context_open(NULL, &context));
     CHECK_EQ(setuid(23456), 0);
-    limit(RLIMIT_NPROC, 1);
+    t_limit(RLIMIT_NPROC, 1);
     CHECK_CODE(hws_worker_open(context, NULL, &worker), HWS_E_NO_RESOURCE);
     CHECK_OK(hws_close_wait(context, t_patience()));
 }
@@ -252,7 +233,7 @@ static void knock(const uint16_t ports[256], const uint16_t spared[256])
 
     CHECK(pid >= 0);
     if (pid == 0) {
-        limit(RLIMIT_NOFILE, UINT64_MAX);
+        t_limit(RLIMIT_NOFILE, UINT64_MAX);
         for (int i = 0; i < 256; i++) {
             struct sockaddr_in to = {.sin_family = AF_INET,
                                      .sin_port = ports[i],
@@ -275,10 +256,10 @@ static int lose_sockets(t_pair *pair, const uint16_t others[256])
     uint16_t ports[256];
     int n = listening(ports), left;
 
-    limit(RLIMIT_NOFILE, lowest_free() + 1); /* with none, 1.13 with assertions aborts */
+    t_limit(RLIMIT_NOFILE, t_fd_lowest_free() + 1); /* with none, 1.13 with assertions aborts */
     knock(ports, others);
     t_pair_idle(pair, T_SECOND / 20);
-    limit(RLIMIT_NOFILE, UINT64_MAX);
+    t_limit(RLIMIT_NOFILE, UINT64_MAX);
     left = listening(ports);
     printf("%d of %d sockets still listen\n", left, n);
     CHECK(left < n);
@@ -402,11 +383,11 @@ static void crowd(const int tell[2], uint64_t room)
     CHECK_OK(hws_context_open(NULL, &context));
     CHECK_OK(hws_worker_open(context, &opts, &worker));
     if (room != 0) {
-        limit(RLIMIT_NOFILE, lowest_free() + room);
+        t_limit(RLIMIT_NOFILE, t_fd_lowest_free() + room);
     }
     dial(worker, port);
     if (room != 0) {
-        limit(RLIMIT_NOFILE, UINT64_MAX);
+        t_limit(RLIMIT_NOFILE, UINT64_MAX);
         CHECK(dial(worker, port));
     }
     fflush(stdout);
@@ -454,11 +435,11 @@ CASE(more_come_than_descriptors_are_left)
     CHECK_EQ(pipe(tell), 0);
     start_crowd(pid, tell, 0);
     t_pair_open(&pair, NULL);
-    limit(RLIMIT_NOFILE, lowest_free() + 100);
+    t_limit(RLIMIT_NOFILE, t_fd_lowest_free() + 100);
     CHECK_OK(one_more(&pair, 0, &endpoint));
     serve_crowd(&pair, pid, tell[1]);
     echo(&pair);
-    limit(RLIMIT_NOFILE, UINT64_MAX);
+    t_limit(RLIMIT_NOFILE, UINT64_MAX);
     close_one(&pair, endpoint);
     CHECK_OK(one_more(&pair, 0, &endpoint));
     close_one(&pair, endpoint);

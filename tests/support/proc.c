@@ -4,7 +4,9 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 static uint64_t entries(const char *path)
 {
@@ -41,6 +43,24 @@ static uint64_t field(const char *path, const char *key)
 uint64_t t_fd_count(void)
 {
     return entries("/proc/self/fd") - 1; /* the folder itself */
+}
+
+uint64_t t_fd_lowest_free(void)
+{
+    int fd = dup(STDERR_FILENO);
+
+    CHECK(fd >= 0);
+    close(fd);
+    return (uint64_t)fd;
+}
+
+void t_limit(int what, uint64_t value)
+{
+    struct rlimit l;
+
+    CHECK_EQ(getrlimit(what, &l), 0);
+    l.rlim_cur = value < l.rlim_max ? value : l.rlim_max;
+    CHECK_EQ(setrlimit(what, &l), 0);
 }
 
 uint64_t t_map_count(void)
