@@ -91,6 +91,9 @@ def test_array_of_cuda():
 
     made = Array(Cuda())
     assert made.cuda and made.ptr == 0x1000 and made.nbytes == 24 and made.strides == (12, 4)
+    whole, part = ucx_api._view(made, 24, True), Array(ucx_api._view(made, 10, True))
+    assert whole is made.source
+    assert part.cuda and part.ptr == 0x1000 and part.nbytes == 10 and part.itemsize == 1 and part.contiguous
     Cuda.__cuda_array_interface__["typestr"] = ""
     with pytest.raises(ValueError):
         Array(Cuda())

@@ -219,6 +219,9 @@ def test_io(by_address):
             file.seek(0, 5)
         file.seek(0)
         assert file.read() == data[:90] + b"0123456789"
+    for call in (file.read, file.tell, lambda: file.write(b"x"), lambda: file.seek(0)):
+        with pytest.raises(ValueError, match="closed"):
+            call()
 
 
 def peer(pipe):

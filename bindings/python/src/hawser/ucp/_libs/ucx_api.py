@@ -556,6 +556,15 @@ def _tag(tag: int) -> int:
     return number
 
 
+class _CudaBytes:
+    """The first bytes of an array in a GPU's memory."""
+
+    def __init__(self, array: Array, nbytes: int) -> None:
+        self._array = array  # holds the memory
+        interface = {**array.source.__cuda_array_interface__, "shape": (nbytes,), "typestr": "|u1", "strides": None}
+        self.__cuda_array_interface__ = {k: v for k, v in interface.items() if k != "descr"}
+
+
 def _view(buffer: Array, nbytes: int, writable: bool) -> Any:
     """The first bytes of an array, as something to send or receive into."""
     if not buffer.contiguous:
@@ -565,8 +574,10 @@ def _view(buffer: Array, nbytes: int, writable: bool) -> Any:
     _check_fits(nbytes, c.FOREVER, "size_t")
     if nbytes > buffer.nbytes:
         raise ValueError(f"{nbytes} bytes are more than the buffer has, {buffer.nbytes}")
-    if buffer.cuda or nbytes == buffer.nbytes:
+    if nbytes == buffer.nbytes:
         return buffer.source
+    if buffer.cuda:
+        return _CudaBytes(buffer, nbytes)
     view = memoryview(buffer.source)
     return (view if view.format == "B" and view.ndim == 1 else view.cast("B"))[:nbytes]
 
@@ -1273,7 +1284,7 @@ class RemoteMemory:
 
 
 class UCXIO(io.RawIOBase):
-    """A peer's memory as a file of fixed length; every call blocks."""
+    """A peer's memory as a file of fixed length; every call blocks. ValueError once it is closed, as of any file."""
 
     def __init__(self, dest: int, length: int, rkey: UCXRkey) -> None:
         self._dest = dest
@@ -1301,6 +1312,7 @@ class UCXIO(io.RawIOBase):
 
     def seek(self, pos: int, whence: int = io.SEEK_SET) -> int:
         """Move, but not out of [0, length]."""
+        self._checkClosed()
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._length}
         if whence not in base:
             raise ValueError("Invalid argument")
@@ -1308,10 +1320,12 @@ class UCXIO(io.RawIOBase):
         return self._at
 
     def tell(self) -> int:
+        self._checkClosed()
         return self._at
 
     def readinto(self, buffer: Any) -> int:
         """Fill a buffer as far as the memory goes; how many bytes that were."""
+        self._checkClosed()
         array = asarray(buffer)
         size = min(array.nbytes, self._length - self._at)
         if size:
@@ -1329,6 +1343,7 @@ class UCXIO(io.RawIOBase):
 
     def write(self, buffer: Any) -> int:
         """Write as far as the memory goes; how many bytes that were."""
+        self._checkClosed()
         array = asarray(buffer)
         size = min(array.nbytes, self._length - self._at)
         if size:
