@@ -76,6 +76,7 @@ static int32_t init_ucx(struct hws__context *c, int profile, const struct hws__k
                       .features = ucx_features(c),
                       .mt_workers_shared = 1,
                       .name = c->name};
+    struct hws__words words;
     ucp_config_t *config;
     ucs_status_t s;
     int32_t r;
@@ -88,14 +89,17 @@ static int32_t init_ucx(struct hws__context *c, int profile, const struct hws__k
         hws__ucx_config_set(config, more->key, more->value);
     }
     hws__ucx_begin();
+    hws__words_begin(&words);
     s = hws__ucx.ucp_init_version(
         UCP_API_MAJOR,
         hws__ucx_at_least(UCP_API_MAJOR, UCP_API_MINOR) ? UCP_API_MINOR : (unsigned)hws__ucx.minor,
         &p, config, out);
+    hws__words_end();
     hws__ucx.ucp_config_release(config);
     hws__ucx_end();
     if (s != UCS_OK) {
-        return hws__fail_ucx(s, 0, "ucp_init: %s", hws__ucx.ucs_status_string(s));
+        return hws__fail_ucx(s, 0, "ucp_init: %s%s%s", hws__ucx.ucs_status_string(s),
+                             HWS__WORDS(words));
     }
     return HWS_OK;
 }

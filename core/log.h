@@ -29,6 +29,24 @@ void hws__log_attach_ucx(int level_is_ours);
 /** Have the next error that UCX logs on this thread written to `text`, whatever the level; null: no more. */
 void hws__log_catch(char *text, size_t size);
 
+/** What UCX says is wrong in one call of it: empty if it says nothing. */
+struct hws__words {
+    char text[160];
+};
+
+static inline void hws__words_begin(struct hws__words *w)
+{
+    w->text[0] = '\0';
+    hws__log_catch(w->text, sizeof w->text);
+}
+
+static inline void hws__words_end(void)
+{
+    hws__log_catch(NULL, 0);
+}
+/* For a format of "...%s%s": what was said, behind a colon. */
+#define HWS__WORDS(w) (w).text[0] != '\0' ? ": " : "", (w).text
+
 /* A level that is off costs one relaxed load and evaluates no argument. */
 #define hws__log(level, ...)                                                                   \
     do {                                                                                       \

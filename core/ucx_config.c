@@ -422,17 +422,18 @@ static void take_whole_segments(ucp_config_t *config, int profile, const char *c
 /* UCX's own words name the variable. */
 static int32_t read_environment(ucp_config_t **out)
 {
-    char why[160] = "no reason is given";
+    struct hws__words words;
     ucs_status_t status;
 
-    hws__log_catch(why, sizeof why);
+    hws__words_begin(&words);
     status = hws__ucx.ucp_config_read(NULL, NULL, out);
-    hws__log_catch(NULL, 0);
+    hws__words_end();
     if (status == UCS_ERR_INVALID_PARAM)
-        return hws__fail(HWS_E_CONFIG, 0, "UCX cannot read its variables of the environment: %s",
-                         why);
-    return status == UCS_OK ? HWS_OK
-                            : hws__fail_ucx(status, 0, "cannot read UCX's configuration: %s", why);
+        return hws__fail(HWS_E_CONFIG, 0, "UCX cannot read its variables of the environment%s%s",
+                         HWS__WORDS(words));
+    return status == UCS_OK
+               ? HWS_OK
+               : hws__fail_ucx(status, 0, "cannot read UCX's configuration%s%s", HWS__WORDS(words));
 }
 
 int32_t hws__ucx_config(int profile, const char *const *pairs, ucp_config_t **out)

@@ -8,6 +8,7 @@
 #include "hello.h"
 #include "host.h"
 #include "job.h"
+#include "log.h"
 #include "lost.h"
 #include "multi.h"
 #include "progress.h"
@@ -31,6 +32,7 @@ static struct hws__uworker *create(struct hws__context *c, int role, ucp_context
                              .client_id = hws__client_id(role == HWS__TCP)};
     ucp_worker_attr_t a = {.field_mask = UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER |
                                          UCP_WORKER_ATTR_FIELD_THREAD_MODE};
+    struct hws__words words;
     struct hws__uworker *u;
     ucs_status_t s;
 
@@ -44,8 +46,12 @@ static struct hws__uworker *create(struct hws__context *c, int role, ucp_context
         return NULL;
     }
     hws__acceptors_sweep();
-    if ((s = hws__ucx.ucp_worker_create(context, &p, &u->ucx)) != UCS_OK) {
-        hws__fail_ucx(s, 0, "ucp_worker_create: %s", hws__ucx.ucs_status_string(s));
+    hws__words_begin(&words);
+    s = hws__ucx.ucp_worker_create(context, &p, &u->ucx);
+    hws__words_end();
+    if (s != UCS_OK) {
+        hws__fail_ucx(s, 0, "ucp_worker_create: %s%s%s", hws__ucx.ucs_status_string(s),
+                      HWS__WORDS(words));
         free(u);
         return NULL;
     }

@@ -63,6 +63,18 @@ CASE(no_way_is_left)
     t_pair_close(&pair);
 }
 
+/* By UCX's own words. */
+CASE(a_transport_that_is_not_there_is_named)
+{
+    hws_error error = {.struct_size = sizeof(error)};
+    hws_id context = 0;
+
+    setenv("UCX_TLS", "nosuch", 1);
+    CHECK_CODE(hws_context_open(NULL, &context), HWS_E_NO_DEVICE);
+    hws_last_error(&error);
+    CHECK(strstr(error.text, "nosuch") != NULL);
+}
+
 /* UCX says which variable it is to its log only. */
 CASE(a_bad_value_in_the_environment_is_named)
 {
