@@ -261,8 +261,9 @@ static void dial_otherwise(struct hws__endpoint *ep)
         HWS__COUNT(ep->worker, fallbacks, 1);
         hws__uworker_request(ep);
     } else {
-        hws__endpoint_fail(ep, ep->raw ? HWS_E_ISOLATED_CAP : HWS_E_NO_RESOURCE,
-                           "no UCX worker can be made: too few descriptors or threads, or too little memory");
+        hws__endpoint_fail(
+            ep, ep->raw ? HWS_E_ISOLATED_CAP : HWS_E_NO_RESOURCE,
+            "no UCX worker can be made: too few descriptors or threads, or too little memory");
     }
 }
 
