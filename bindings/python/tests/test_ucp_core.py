@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 import pytest
-from ucp._libs import arr, ucx_api
+from ucp._libs import _endpoint, _request, arr, ucx_api
 from ucp._libs.arr import Array
 from ucp._libs.utils_test import (
     blocking_am_recv,
@@ -91,7 +91,7 @@ def test_array_of_cuda():
 
     made = Array(Cuda())
     assert made.cuda and made.ptr == 0x1000 and made.nbytes == 24 and made.strides == (12, 4)
-    whole, part = ucx_api._view(made, 24, True), Array(ucx_api._view(made, 10, True))
+    whole, part = _request.view_of(made, 24, True), Array(_request.view_of(made, 10, True))
     assert whole is made.source
     assert part.cuda and part.ptr == 0x1000 and part.nbytes == 10 and part.itemsize == 1 and part.contiguous
     Cuda.__cuda_array_interface__["typestr"] = ""
@@ -293,7 +293,7 @@ def say_am(worker, ep):
 
 def test_an_active_message_that_comes_before_its_endpoint_is_made(monkeypatch):
     """Another thread may make progress between the end of connecting and then."""
-    connect = ucx_api._connect
+    connect = _endpoint._connect
 
     def connect_and_wait(*args, worker, **options):
         connecting = connect(*args, worker=worker, **options)
@@ -306,7 +306,7 @@ def test_an_active_message_that_comes_before_its_endpoint_is_made(monkeypatch):
             worker.progress()
         return connecting
 
-    monkeypatch.setattr(ucx_api, "_connect", connect_and_wait)
+    monkeypatch.setattr(_endpoint, "_connect", connect_and_wait)
     with Served(say_am) as (worker, ep):
         got = []
         ucx_api.am_recv_nb(ep, lambda data, exception: got.append((bytes(data), exception)))

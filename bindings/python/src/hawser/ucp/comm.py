@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ._libs import arr, ucx_api
+from ._libs._endpoint import UNTAKEN
 from .utils import get_event_loop
 
 
@@ -80,7 +81,7 @@ def am_recv(ep: Any, name: str = "am_recv", event_loop: Any = None) -> asyncio.F
 
     def done(received: Any, exception: Exception | None) -> object:
         if event_loop.is_closed() or future.done():
-            return ucx_api._UNTAKEN
+            return UNTAKEN
         if exception is not None:
             future.set_exception(exception)
         else:

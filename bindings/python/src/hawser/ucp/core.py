@@ -25,6 +25,8 @@ from hawser._unique import Unique
 
 from . import comm
 from ._libs import of_dask, ucx_api
+from ._libs._endpoint import AM_ID
+from ._libs._request import view_of
 from ._libs.arr import Array
 from ._libs.exceptions import (
     LOST,
@@ -407,7 +409,7 @@ class ApplicationContext:
         wanted = Array(buffer) if not isinstance(buffer, Array) else buffer
         name = f"[Worker Recv #000] tag: {tag:#x}, nbytes: {wanted.nbytes}, type: {type(wanted.obj)}"
         try:
-            got = await self.worker._worker.recv(ucx_api._view(wanted, wanted.nbytes, True), tag)
+            got = await self.worker._worker.recv(view_of(wanted, wanted.nbytes, True), tag)
         except HawserError as e:
             raise translate(e, name) from e
         check_short(name, got, wanted.nbytes)
@@ -732,7 +734,7 @@ class Endpoint(_core.UcpEndpoint):
         header = b"\1\0\0\0" if hasattr(buffer, "__cuda_array_interface__") else b"\0\0\0\0"
         self._send_count += 1
         try:
-            await self._sent(self._hawser.send_am(buffer, ucx_api._AM_ID, header))
+            await self._sent(self._hawser.send_am(buffer, AM_ID, header))
         except HawserError as e:
             self._send_failed(e, 0, buffer)
             return None

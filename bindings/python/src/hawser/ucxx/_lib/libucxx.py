@@ -17,6 +17,9 @@ from typing import Any
 
 from hawser._errors import HawserError
 from hawser.ucp._libs import config, ucx_api
+from hawser.ucp._libs._endpoint import AM_ID, UNTAKEN
+from hawser.ucp._libs._request import Call, posted, view_of
+from hawser.ucp._libs._transfer import check_feature
 from hawser.ucp._libs.exceptions import translate
 from hawser.ucp._libs.ucx_api import AllocatorType, Feature, get_current_options, get_ucx_version
 
@@ -361,9 +364,9 @@ class UCXWorker(ucx_api.UCXWorker):
     async def _tag_received(self, arr: Any, tag: Any) -> None:
         """tag_recv(), awaited; cancelled, it takes no message."""
         array = asarray(arr)
-        ucx_api._check(self._context, Feature.TAG, array)
+        check_feature(self._context, Feature.TAG, array)
         try:
-            await self._worker.recv(ucx_api._view(array, array.nbytes, True), int(tag))
+            await self._worker.recv(view_of(array, array.nbytes, True), int(tag))
         except HawserError as e:
             raise convert(translate(e, "tag_recv")) from e
 
@@ -414,7 +417,7 @@ def _start(
 ) -> None:
     """Have the end of an operation be that of `outcome`, unless `ended` says what it is."""
     outcome.call = operation
-    call = ucx_api._Call(operation, ended or outcome.ended, None, None, name, owner=owner)
+    call = Call(operation, ended or outcome.ended, None, None, name, owner=owner)
     if operation.done():
         call.call()
     else:
@@ -429,9 +432,9 @@ def _started(worker: UCXWorker, operation: Any, name: str, receives: bool, owner
 
 def _tag_recv(worker: UCXWorker, arr: Any, tag: Any, mask: Any, owner: UCXEndpoint | None = None) -> UCXRequest:
     array = asarray(arr)
-    ucx_api._check(worker._context, Feature.TAG, array)
-    view = ucx_api._view(array, array.nbytes, True)
-    operation = ucx_api._posted(worker._worker.recv, "tag_recv", view, int(tag), int(mask))
+    check_feature(worker._context, Feature.TAG, array)
+    view = view_of(array, array.nbytes, True)
+    operation = posted(worker._worker.recv, "tag_recv", view, int(tag), int(mask))
     return _started(worker, operation, "tag_recv", True, owner)
 
 
@@ -440,7 +443,7 @@ def _recv_removed(worker: UCXWorker, arr: Any, probe_result: TagProbeResult) -> 
         raise TypeError(f"a TagProbeResult is needed, not {type(probe_result).__name__}")
     message = probe_result._take()
     array = asarray(arr)
-    operation = ucx_api._posted(message.recv, "tag_recv_with_handle", ucx_api._view(array, array.nbytes, True))
+    operation = posted(message.recv, "tag_recv_with_handle", view_of(array, array.nbytes, True))
     return _started(worker, operation, "tag_recv_with_handle", False, None)
 
 
@@ -510,8 +513,8 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
     def tag_send(self, arr: Array, tag: UCXXTag) -> UCXRequest:
         """Send a tagged message."""
         array = asarray(arr)
-        ucx_api._check(self.worker._context, Feature.TAG, array)
-        view = ucx_api._view(array, array.nbytes, False)
+        check_feature(self.worker._context, Feature.TAG, array)
+        view = view_of(array, array.nbytes, False)
         return _started(self.worker, self._endpoint.send(view, int(tag)), "tag_send", False, self)
 
     @_converted
@@ -530,10 +533,10 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
         self.worker._context._need(Feature.TAG)
         arrays = [asarray(array) for array in arrays]
         for array in arrays:
-            ucx_api._check(self.worker._context, Feature.TAG, array)
+            check_feature(self.worker._context, Feature.TAG, array)
         if self._by_address:
             return UCXBufferRequests(self.worker, multi.send(self, arrays, int(tag)))
-        views = [ucx_api._view(a, a.nbytes, False) for a in arrays]
+        views = [view_of(a, a.nbytes, False) for a in arrays]
         outcome = MultiOutcome(parts=len(views))
         _start(outcome, self._endpoint.send_multi(views, int(tag)), "tag_send_multi", self)
         return UCXBufferRequests(self.worker, outcome)
@@ -561,8 +564,8 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
         array = asarray(arr)
         if array.nbytes == 0:
             raise RuntimeError("A stream carries no message of 0 bytes")
-        ucx_api._check(self.worker._context, Feature.STREAM, array)
-        return _started(self.worker, post(ucx_api._view(array, array.nbytes, writable), *more), name, writable, self)
+        check_feature(self.worker._context, Feature.STREAM, array)
+        return _started(self.worker, post(view_of(array, array.nbytes, writable), *more), name, writable, self)
 
     @_converted
     def stream_send(self, arr: Array) -> UCXRequest:
@@ -583,10 +586,10 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
     ) -> UCXRequest:
         """Send an active message with a header."""
         array = asarray(arr)
-        ucx_api._check(self.worker._context, Feature.AM, array)
+        check_feature(self.worker._context, Feature.AM, array)
         header = (b"\1\0\0\0" if array.cuda else b"\0\0\0\0") + bytes(user_header or b"")
-        view = ucx_api._view(array, array.nbytes, False)
-        operation = self._endpoint.send_am(view, ucx_api._AM_ID, header)
+        view = view_of(array, array.nbytes, False)
+        operation = self._endpoint.send_am(view, AM_ID, header)
         return _started(self.worker, operation, "am_send", False, self)
 
     def am_send_iov(
@@ -606,7 +609,7 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
 
         def received(data: Any, exception: Exception | None) -> object:
             if outcome.completed:
-                return ucx_api._UNTAKEN  # it was cancelled
+                return UNTAKEN  # it was cancelled
             if len(self._am_headers) > len(self._am_slots):
                 outcome.recv_header = self._am_headers.popleft()
             outcome.recv_buffer = data

@@ -16,8 +16,8 @@ from typing import Any
 
 from hawser import _core
 from hawser._errors import HawserError
+from hawser.ucp._libs._request import Call, view_of
 from hawser.ucp._libs.arr import Array
-from hawser.ucp._libs.ucx_api import _Call, _view
 
 from ..exceptions import UCXCanceledError, UCXMessageTruncatedError
 from .requests import MultiOutcome, empty
@@ -48,7 +48,7 @@ def _parse(header: bytearray) -> tuple[bool, tuple[int, ...]]:
 def send(endpoint: Any, arrays: list[Array], tag: int) -> MultiOutcome:
     """Send the frames; the outcome fails with what failed first."""
     outcome = MultiOutcome(parts=len(arrays))
-    messages = [*headers_of(arrays), *(_view(array, array.nbytes, False) for array in arrays)]
+    messages = [*headers_of(arrays), *(view_of(array, array.nbytes, False) for array in arrays)]
     failures: list[Exception] = []
     ended = itertools.count(1)
 
@@ -60,7 +60,7 @@ def send(endpoint: Any, arrays: list[Array], tag: int) -> MultiOutcome:
 
     for message in messages:
         operation = endpoint._endpoint.send(message, tag)
-        call = _Call(operation, one_ended, None, None, "tag_send_multi", owner=endpoint)
+        call = Call(operation, one_ended, None, None, "tag_send_multi", owner=endpoint)
         if operation.done():
             call.call()
         else:

@@ -1,0 +1,207 @@
+"""Communications under way, and what they take."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+from hawser import _constants as c
+from hawser import _core
+
+from .arr import Array
+from .exceptions import ErrorCode, HawserError, UCXMsgTruncated, log_errors, translate
+
+if TYPE_CHECKING:
+    from ._endpoint import UCXEndpoint
+
+
+class UCXRequest:
+    """A communication that goes on."""
+
+    _uids = itertools.count(1)
+
+    def __init__(self, operation: Any = None) -> None:
+        self._operation = operation
+        self._uid = next(self._uids)
+        self.info: dict[str, Any] = {"status": "pending"}
+        self._is_closed = False
+
+    def closed(self) -> bool:
+        return self._is_closed
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._operation = None
+
+    @property
+    def handle(self) -> int:
+        return 0 if self._operation is None else self._operation.id
+
+    def _finish(self) -> None:
+        self.info["status"] = "finished"
+
+    def __hash__(self) -> int:
+        return self._uid
+
+    def __eq__(self, other: object) -> bool:
+        return hash(self) == hash(other)
+
+    def __repr__(self) -> str:
+        if self._is_closed:
+            return "<UCXRequest closed>"
+        return f"<UCXRequest handle={hex(self.handle)} uid={self._uid} info={self.info}>"
+
+
+class Call:
+    """One request under way: when it ends the callback is called with what UCX-Py would say."""
+
+    __slots__ = ("_args", "_expected", "_func", "_kwargs", "_name", "_operation", "_request", "owner")
+
+    def __init__(
+        self,
+        operation: Any,
+        func: Callable[..., None],
+        args: tuple[Any, ...] | None,
+        kwargs: dict[str, Any] | None,
+        name: str,
+        expected: int = -1,
+        owner: UCXEndpoint | None = None,
+    ) -> None:
+        self._operation = operation
+        self._func = func
+        self._args = args or ()
+        self._kwargs = kwargs or {}
+        self._name = name
+        self._expected = expected
+        self._request: UCXRequest | None = None
+        self.owner = owner
+
+    @property
+    def id(self) -> int:
+        return 0 if self._operation is None else self._operation.id
+
+    def start(self) -> UCXRequest:
+        self._request = UCXRequest(self)
+        if self.owner is not None:
+            self.owner._inflight.add(self)
+        self._operation._on_end(self._ended)
+        if self.owner is not None and not self.owner.is_alive() and not self._operation.done():
+            self.owner.worker._cancel_later(self.cancel_request)  # nobody is told of its peer's end any more
+        return self._request
+
+    def cancel_request(self) -> int:
+        """Ask for the end; 1 if it has not ended yet."""
+        if self._operation.done():
+            return 0
+        with contextlib.suppress(HawserError):
+            _core.cancel(self._operation.id)
+        return 1
+
+    def exception(self) -> Exception | None:
+        try:
+            length = self._operation.result()
+        except HawserError as e:
+            return translate(e, self._name)
+        return check_length(self._name, length, self._expected)
+
+    def call(self) -> None:
+        request = self._request or UCXRequest()
+        request._finish()
+        with log_errors():
+            self._func(request, self.exception(), *self._args, **self._kwargs)
+
+    def _ended(self, _operation: Any) -> None:
+        if self.owner is not None:
+            self.owner._inflight.discard(self)
+        self.call()
+        if self._request is not None:
+            self._request._operation = None
+
+
+class Flush(Call):
+    """A peer that said goodbye has had everything that was sent before: UCX's flush succeeds then."""
+
+    __slots__ = ()
+
+    def exception(self) -> Exception | None:
+        if self._operation is None or self._operation.status == ErrorCode.PEER_CLOSED:
+            return None
+        return super().exception()
+
+
+def check_length(name: str, got: int, expected: int) -> UCXMsgTruncated | None:
+    """A message that is shorter than the buffer is an error in UCX-Py."""
+    if expected >= 0 and got != expected:
+        return UCXMsgTruncated(f"{name}: length mismatch: {got} (got) != {expected} (expected)")
+    return None
+
+
+def flush(
+    post: Callable[[], Any],
+    cb_func: Callable[..., None],
+    cb_args: tuple[Any, ...] | None,
+    cb_kwargs: dict[str, Any] | None,
+) -> UCXRequest:
+    try:
+        operation = post()
+    except HawserError as e:
+        if e.code != ErrorCode.PEER_CLOSED:
+            raise translate(e, "flush") from e
+        operation = None
+    call = Flush(operation, cb_func, cb_args, cb_kwargs, "flush")
+    if operation is not None:
+        return call.start()
+    request = call._request = UCXRequest(call)
+    call.call()
+    return request
+
+
+def posted(post: Callable[..., Any], name: str, *args: Any) -> Any:
+    try:
+        return post(*args)
+    except HawserError as e:
+        raise translate(e, name) from e
+
+
+def check_fits(number: int, most: int, kind: str) -> None:
+    """Raise OverflowError for what an unsigned number of C does not take, whose type is `kind`."""
+    if not 0 <= number <= most:
+        raise OverflowError(
+            f"value too large to convert to {kind}" if number > 0 else f"can't convert negative value to {kind}"
+        )
+
+
+def tag_number(tag: int) -> int:
+    """A tag that is used as it is: one that was cut off would match messages of another."""
+    number = index(tag)
+    check_fits(number, c.FOREVER, "ucp_tag_t")
+    return number
+
+
+class _CudaBytes:
+    """The first bytes of an array in a GPU's memory."""
+
+    def __init__(self, array: Array, nbytes: int) -> None:
+        self._array = array  # holds the memory
+        interface = {**array.source.__cuda_array_interface__, "shape": (nbytes,), "typestr": "|u1", "strides": None}
+        self.__cuda_array_interface__ = {k: v for k, v in interface.items() if k != "descr"}
+
+
+def view_of(buffer: Array, nbytes: int, writable: bool) -> Any:
+    """The first bytes of an array, as something to send or receive into."""
+    if not buffer.contiguous:
+        raise ValueError("Array must be C or F contiguous")
+    if writable and buffer.readonly:
+        raise ValueError("writing to readonly buffer!")
+    check_fits(nbytes, c.FOREVER, "size_t")
+    if nbytes > buffer.nbytes:
+        raise ValueError(f"{nbytes} bytes are more than the buffer has, {buffer.nbytes}")
+    if nbytes == buffer.nbytes:
+        return buffer.source
+    if buffer.cuda:
+        return _CudaBytes(buffer, nbytes)
+    view = memoryview(buffer.source)
+    return (view if view.format == "B" and view.ndim == 1 else view.cast("B"))[:nbytes]
