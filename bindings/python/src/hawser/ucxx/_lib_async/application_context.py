@@ -13,7 +13,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from hawser.ucp import core as _ucp
+from hawser.ucp import _application as _ucp
+from hawser.ucp._handshake import agree_on_tags
 
 from .._lib.libucxx import TagProbeResult, UCXContext, UCXEndpoint, UCXListener, UCXWorker
 from ..exceptions import convert
@@ -156,7 +157,7 @@ class ApplicationContext(_ucp.ApplicationContext):
             async with self._turn():
                 connected = await self._connected(ip_address, port, connect_timeout)
                 ep = UCXEndpoint(self.worker, connected, endpoint_error_handling)
-                endpoint = Endpoint(ep, self, await _ucp.agree_on_tags(ep, connect_timeout))
+                endpoint = Endpoint(ep, self, await agree_on_tags(ep, connect_timeout))
             endpoint._log_made("create_endpoint() client")
             return endpoint
         except Exception as e:

@@ -8,7 +8,7 @@ from typing import Any
 
 from hawser._errors import ErrorCode, HawserError
 from hawser._objects import memory_for
-from hawser.ucp import core as _ucp
+from hawser.ucp import _endpoint as _ucp
 from hawser.ucp._libs.exceptions import translate_receive
 from hawser.ucp.exceptions import UCXError as _UCPError
 

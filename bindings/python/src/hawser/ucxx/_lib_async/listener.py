@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hawser._unique import Unique
-from hawser.ucp.core import agree_on_tags, serve_in
+from hawser.ucp._application import serve_in
+from hawser.ucp._handshake import agree_on_tags
 
 from .._lib.libucxx import UCXEndpoint, UCXListener
 from .endpoint import Endpoint
