@@ -48,8 +48,8 @@ void hws__gate_join_acceptors(struct hws__uworker *u);
 /** Before it is destroyed; nothing where it has not joined. Owner only. */
 void hws__gate_leave_acceptors(struct hws__uworker *u);
 /**
- * Each HWS__GATE_NS, and after each who came by address: nothing else tells that descriptors have become short. Any
- * thread.
+ * Each HWS__GATE_NS of progress, and after each who came by address: nothing else tells that descriptors have become
+ * short. Any thread.
  */
 void hws__gate_watch(void);
 #define HWS__GATE_NS UINT64_C(10000000)

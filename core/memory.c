@@ -124,7 +124,7 @@ static int32_t check(hws_id context, const void *base, uint64_t length, const hw
         return hws__fail(HWS_E_INVALID, context, "flags %#x, access %#x, address %p", o->flags,
                          o->access, o->address);
     }
-    if (allocate && o->memory_kind <= HWS_MEMORY_HOST && exceeds_machine(length)) {
+    if (allocate && o->memory_kind == HWS_MEMORY_HOST && exceeds_machine(length)) {
         return hws__fail(HWS_E_NO_MEMORY, context, "this machine has less than %llu bytes",
                          (unsigned long long)length);
     }

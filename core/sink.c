@@ -102,7 +102,8 @@ bool hws__emit(struct hws__worker *w, const struct hws__sink *sink, const hws_ev
 {
     hws_event e = *event;
     struct hws__notice *t;
-    bool lost = sink->callback != NULL;
+    bool lost =
+        sink->callback != NULL; /* who has no sink loses nothing, nor whose queue is closed */
 
     e.size = sizeof e;
     e.user = sink->user;

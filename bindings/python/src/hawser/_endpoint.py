@@ -6,7 +6,7 @@ import contextlib
 import contextvars
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
-from typing import TYPE_CHECKING, Any, Generic, Literal, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, overload
 
 from . import _constants as c
 from . import _core, _errors
@@ -17,7 +17,7 @@ from ._unique import Unique
 from ._worker import Message, Messages, Probed, Waiters, Worker, default_worker, log, probe, within
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # which knows defaults: a bare Listener is one of endpoints
+    from typing_extensions import TypeVar, Unpack  # which knows defaults: a bare Listener is one of endpoints
 
     Peer = TypeVar("Peer", default="Endpoint")
 else:
@@ -542,44 +542,28 @@ class Request(Unique):
         return f"<hawser.Request {self.id:#x}>"
 
 
+class ListenOptions(TypedDict, total=False):
+    """What listen() takes besides."""
+
+    worker: Worker | None
+    on_peer: Callable[[Endpoint], None] | None
+    raw: bool
+    hello_timeout: float
+    close_timeout: float
+    backlog: int
+
+
 @overload
 def listen(
-    port: int = 0,
-    host: str | None = None,
-    *,
-    worker: Worker | None = None,
-    on_peer: Callable[[Endpoint], None] | None = None,
-    explicit: Literal[False] = False,
-    raw: bool = False,
-    hello_timeout: float = 0.0,
-    close_timeout: float = 0.0,
-    backlog: int = 1024,
+    port: int = 0, host: str | None = None, *, explicit: Literal[False] = False, **options: Unpack[ListenOptions]
 ) -> Listener[Endpoint]: ...
 @overload
 def listen(
-    port: int = 0,
-    host: str | None = None,
-    *,
-    worker: Worker | None = None,
-    on_peer: Callable[[Endpoint], None] | None = None,
-    explicit: Literal[True],
-    raw: bool = False,
-    hello_timeout: float = 0.0,
-    close_timeout: float = 0.0,
-    backlog: int = 1024,
+    port: int = 0, host: str | None = None, *, explicit: Literal[True], **options: Unpack[ListenOptions]
 ) -> Listener[Request]: ...
 @overload
 def listen(
-    port: int = 0,
-    host: str | None = None,
-    *,
-    worker: Worker | None = None,
-    on_peer: Callable[[Endpoint], None] | None = None,
-    explicit: bool,
-    raw: bool = False,
-    hello_timeout: float = 0.0,
-    close_timeout: float = 0.0,
-    backlog: int = 1024,
+    port: int = 0, host: str | None = None, *, explicit: bool, **options: Unpack[ListenOptions]
 ) -> Listener[Any]: ...
 def listen(
     port: int = 0,

@@ -12,7 +12,7 @@ from hawser import _core
 from ._memory import PackedRemoteKey
 from ._object import UCXObject
 from ._progress import HANDSHAKE_SECONDS, progress_all
-from ._request import Call, UCXRequest, posted, view_of
+from ._request import Call, UCXRequest, posted, start_send, view_of
 from .arr import Array, asarray
 from .exceptions import HawserError, UCXError
 
@@ -73,9 +73,7 @@ def _move_nb(
     cb_kwargs: dict[str, Any] | None,
 ) -> UCXRequest | None:
     operation = _move(transfer, name, buffer, nbytes, remote_addr, rkey)
-    if operation.done():
-        return None
-    return Call(operation, cb_func, cb_args, cb_kwargs, name).start()
+    return start_send(Call(operation, cb_func, cb_args, cb_kwargs, name))
 
 
 def put_nb(

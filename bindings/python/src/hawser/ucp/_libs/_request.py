@@ -83,6 +83,9 @@ class Call:
     def id(self) -> int:
         return 0 if self._operation is None else self._operation.id
 
+    def done(self) -> bool:
+        return bool(self._operation.done())
+
     def start(self) -> UCXRequest:
         self._request = UCXRequest(self)
         if self.owner is not None:
@@ -119,6 +122,19 @@ class Call:
         self.call()
         if self._request is not None:
             self._request._operation = None
+
+
+def start_send(call: Call) -> UCXRequest | None:
+    """The request of what sends; None if it is done: nobody is told then."""
+    return None if call.done() else call.start()
+
+
+def start_recv(call: Call) -> UCXRequest | None:
+    """The request of what receives; None if it is done: the callback has been called then."""
+    if not call.done():
+        return call.start()
+    call.call()
+    return None
 
 
 class Flush(Call):

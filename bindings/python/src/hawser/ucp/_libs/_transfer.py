@@ -9,18 +9,21 @@ from hawser import _constants as c
 
 from ._context import Feature, UCXContext
 from ._endpoint import AM_ID, UCXEndpoint
-from ._request import Call, UCXRequest, posted, tag_number, view_of
+from ._request import Call, UCXRequest, posted, start_recv, start_send, tag_number, view_of
 from ._worker import UCXWorker
 from .arr import Array, asarray
 
 
-def check_feature(context: UCXContext, feature: Feature, buffer: Array) -> None:
+def array_for(context: UCXContext, feature: Feature, buffer: Any) -> Array:
+    """The buffer of a transfer that needs a feature of its context."""
+    array = asarray(buffer)
     context._need(feature)
-    if buffer.cuda and not context.cuda_support:
+    if array.cuda and not context.cuda_support:
         raise ValueError(
             "UCX is not configured with CUDA support, please add `cuda_copy` and/or `cuda_ipc` to the UCX_TLS "
             "environment variable if you wish to use CUDA memory"
         )
+    return array
 
 
 def tag_send_nb(
@@ -35,13 +38,10 @@ def tag_send_nb(
 ) -> UCXRequest | None:
     """Send a tagged message of `nbytes` bytes."""
     ep.raise_on_error()
-    array = asarray(buffer)
-    check_feature(ep.worker._context, Feature.TAG, array)
+    array = array_for(ep.worker._context, Feature.TAG, buffer)
     name = name or "tag_send_nb"
     operation = posted(ep._endpoint.send, name, view_of(array, nbytes, False), tag_number(tag))
-    if operation.done():
-        return None
-    return Call(operation, cb_func, cb_args, cb_kwargs, name, owner=ep).start()
+    return start_send(Call(operation, cb_func, cb_args, cb_kwargs, name, owner=ep))
 
 
 def tag_recv_nb(
@@ -57,17 +57,12 @@ def tag_recv_nb(
     ep: UCXEndpoint | None = None,
 ) -> UCXRequest | None:
     """Receive a tagged message of any peer; `ep` says only with whom the request is cancelled."""
-    array = asarray(buffer)
-    check_feature(worker._context, Feature.TAG, array)
+    array = array_for(worker._context, Feature.TAG, buffer)
     name = name or "tag_recv_nb"
     name = name if "tag" in name else f"{name} tag_recv_nb"
     view = view_of(array, nbytes, True)
     operation = posted(worker._worker.recv, name, view, tag_number(tag), tag_mask & c.FOREVER)
-    call = Call(operation, cb_func, cb_args, cb_kwargs, name, nbytes, ep)
-    if operation.done():
-        call.call()
-        return None
-    return call.start()
+    return start_recv(Call(operation, cb_func, cb_args, cb_kwargs, name, nbytes, ep))
 
 
 def stream_send_nb(
@@ -80,13 +75,10 @@ def stream_send_nb(
     name: str | None = None,
 ) -> UCXRequest | None:
     """Send bytes on the stream."""
-    array = asarray(buffer)
-    check_feature(ep.worker._context, Feature.STREAM, array)
+    array = array_for(ep.worker._context, Feature.STREAM, buffer)
     name = name or "stream_send_nb"
     operation = posted(ep._endpoint.stream_send, name, view_of(array, nbytes, False))
-    if operation.done():
-        return None
-    return Call(operation, cb_func, cb_args, cb_kwargs, name, owner=ep).start()
+    return start_send(Call(operation, cb_func, cb_args, cb_kwargs, name, owner=ep))
 
 
 def stream_recv_nb(
@@ -99,15 +91,10 @@ def stream_recv_nb(
     name: str | None = None,
 ) -> UCXRequest | None:
     """Receive exactly `nbytes` bytes of the stream."""
-    array = asarray(buffer)
-    check_feature(ep.worker._context, Feature.STREAM, array)
+    array = array_for(ep.worker._context, Feature.STREAM, buffer)
     name = name or "stream_recv_nb"
     operation = posted(ep._endpoint.stream_recv, name, view_of(array, nbytes, True), True)
-    call = Call(operation, cb_func, cb_args, cb_kwargs, name, nbytes, ep)
-    if operation.done():
-        call.call()
-        return None
-    return call.start()
+    return start_recv(Call(operation, cb_func, cb_args, cb_kwargs, name, nbytes, ep))
 
 
 def am_send_nbx(
@@ -120,14 +107,11 @@ def am_send_nbx(
     name: str | None = None,
 ) -> UCXRequest | None:
     """Send an active message; the peer learns the kind of memory."""
-    array = asarray(buffer)
-    check_feature(ep.worker._context, Feature.AM, array)
+    array = array_for(ep.worker._context, Feature.AM, buffer)
     name = name or "am_send_nbx"
     header = b"\1\0\0\0" if array.cuda else b"\0\0\0\0"
     operation = posted(ep._endpoint.send_am, name, view_of(array, nbytes, False), AM_ID, header)
-    if operation.done():
-        return None
-    return Call(operation, cb_func, cb_args, cb_kwargs, name, owner=ep).start()
+    return start_send(Call(operation, cb_func, cb_args, cb_kwargs, name, owner=ep))
 
 
 def am_recv_nb(

@@ -19,7 +19,7 @@ from hawser._errors import HawserError
 from hawser.ucp._libs import config, ucx_api
 from hawser.ucp._libs._endpoint import AM_ID, UNTAKEN
 from hawser.ucp._libs._request import Call, posted, view_of
-from hawser.ucp._libs._transfer import check_feature
+from hawser.ucp._libs._transfer import array_for
 from hawser.ucp._libs.exceptions import translate
 from hawser.ucp._libs.ucx_api import AllocatorType, Feature, get_current_options, get_ucx_version
 
@@ -363,8 +363,7 @@ class UCXWorker(ucx_api.UCXWorker):
 
     async def _tag_received(self, arr: Any, tag: Any) -> None:
         """tag_recv(), awaited; cancelled, it takes no message."""
-        array = asarray(arr)
-        check_feature(self._context, Feature.TAG, array)
+        array = array_for(self._context, Feature.TAG, arr)
         try:
             await self._worker.recv(view_of(array, array.nbytes, True), int(tag))
         except HawserError as e:
@@ -431,8 +430,7 @@ def _started(worker: UCXWorker, operation: Any, name: str, receives: bool, owner
 
 
 def _tag_recv(worker: UCXWorker, arr: Any, tag: Any, mask: Any, owner: UCXEndpoint | None = None) -> UCXRequest:
-    array = asarray(arr)
-    check_feature(worker._context, Feature.TAG, array)
+    array = array_for(worker._context, Feature.TAG, arr)
     view = view_of(array, array.nbytes, True)
     operation = posted(worker._worker.recv, "tag_recv", view, int(tag), int(mask))
     return _started(worker, operation, "tag_recv", True, owner)
@@ -512,8 +510,7 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
     @_converted
     def tag_send(self, arr: Array, tag: UCXXTag) -> UCXRequest:
         """Send a tagged message."""
-        array = asarray(arr)
-        check_feature(self.worker._context, Feature.TAG, array)
+        array = array_for(self.worker._context, Feature.TAG, arr)
         view = view_of(array, array.nbytes, False)
         return _started(self.worker, self._endpoint.send(view, int(tag)), "tag_send", False, self)
 
@@ -531,9 +528,7 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
     def tag_send_multi(self, arrays: Iterable[Array], tag: UCXXTag) -> UCXBufferRequests:
         """Send arrays as one message."""
         self.worker._context._need(Feature.TAG)
-        arrays = [asarray(array) for array in arrays]
-        for array in arrays:
-            check_feature(self.worker._context, Feature.TAG, array)
+        arrays = [array_for(self.worker._context, Feature.TAG, array) for array in arrays]
         if self._by_address:
             return UCXBufferRequests(self.worker, multi.send(self, arrays, int(tag)))
         views = [view_of(a, a.nbytes, False) for a in arrays]
@@ -564,7 +559,7 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
         array = asarray(arr)
         if array.nbytes == 0:
             raise RuntimeError("A stream carries no message of 0 bytes")
-        check_feature(self.worker._context, Feature.STREAM, array)
+        array_for(self.worker._context, Feature.STREAM, array)
         return _started(self.worker, post(view_of(array, array.nbytes, writable), *more), name, writable, self)
 
     @_converted
@@ -585,8 +580,7 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
         user_header: bytes = b"",
     ) -> UCXRequest:
         """Send an active message with a header."""
-        array = asarray(arr)
-        check_feature(self.worker._context, Feature.AM, array)
+        array = array_for(self.worker._context, Feature.AM, arr)
         header = (b"\1\0\0\0" if array.cuda else b"\0\0\0\0") + bytes(user_header or b"")
         view = view_of(array, array.nbytes, False)
         operation = self._endpoint.send_am(view, AM_ID, header)
