@@ -398,7 +398,7 @@ static int look_at_cold(struct hws__worker *w)
  */
 static int check_cold(struct hws__worker *w, uint64_t now)
 {
-    bool all = now - w->cold_checked >= HWS__SAFETY_NS;
+    bool all = now - w->cold_checked >= HWS__COLD_NS;
     int found = 0;
 
     if (!all && w->deaf_count == 0) {
