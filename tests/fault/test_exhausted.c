@@ -100,8 +100,8 @@ CASE(operations_at_the_end_of_a_context)
 /* No slot comes back: every one is of a receive that ended and that nobody asks about. */
 CASE(ended_receives_that_nobody_takes_at_the_end_of_a_context)
 {
-    static uint64_t in[SLOTS];
-    static hws_id posted[SLOTS];
+    static uint64_t in[SLOTS + 1]; /* and the one that is refused */
+    static hws_id posted[SLOTS + 1];
     uint32_t count = 0;
     t_pair pair;
 
