@@ -70,7 +70,7 @@ struct hws__uworker {
     struct hws__list readers;   /* endpoints whose streams are waited for */
     struct hws__list rkeys;     /* remote keys unpacked on it */
     uint32_t pinned;            /* of these, whose memory the user has a pointer to */
-    struct hws__list flushes;   /* of endpoints, see endpoint.c */
+    struct hws__list flushes;   /* of endpoints, see endpoint_ucx.c */
     struct hws__list cuts;      /* endpoints whose UCX part is still to be closed, see late_cut.h */
     struct hws__list answers;   /* of remote memory access, that UCX sends */
     struct hws__endpoint *only; /* isolated: its endpoint, or null while it is a spare */

@@ -1,0 +1,81 @@
+/*
+ * An endpoint opens: everything is exchanged, and whoever waits for it is told.
+ */
+#include "endpoint_phase.h"
+#include "listener.h"
+#include "lost.h"
+#include "sockets.h"
+#include "waddress.h"
+
+bool hws__endpoint_tell_accepted(struct hws__endpoint *ep)
+{
+    hws_event e = {.kind = HWS_EVENT_ACCEPTED, .source = ep->obj.id, .op = ep->listener};
+    struct hws__listener *l = hws__listener_of(ep);
+
+    if (l != NULL) {
+        l->accepted++;
+        hws__emit(ep->worker, &l->sink, &e, NULL);
+    } else if (ep->by_address) {
+        hws__emit(ep->worker, &ep->worker->sink, &e, NULL);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+void hws__endpoint_end_connect(struct hws__endpoint *ep, int32_t status)
+{
+    struct hws__op *op = ep->connect;
+
+    ep->connect = NULL;
+    hws__op_finish(op, status);
+    hws__address_turn(ep);
+}
+
+bool hws__endpoint_unwanted(const struct hws__endpoint *ep)
+{
+    return ep->worker->context->no_network && ep->reason != HWS_REASON_ADDRESS &&
+           (ep->transports & (HWS_TRANSPORT_SHM | HWS_TRANSPORT_SELF)) == 0;
+}
+
+void hws__endpoint_fail_unwanted(struct hws__endpoint *ep)
+{
+    hws__endpoint_fail(ep, HWS_E_UNREACHABLE,
+                       "no shared memory with the peer, and UCX_TLS leaves out every network");
+}
+
+void hws__endpoint_opened(struct hws__endpoint *ep)
+{
+    if (!hws__endpoint_lanes(ep)) {
+        return;
+    }
+    if (hws__endpoint_unwanted(ep)) {
+        hws__endpoint_fail_unwanted(ep);
+        return;
+    }
+    hws__endpoint_addresses(ep);
+    if (ep->upgrade.line != NULL) {
+        hws__sockets_watch_peer(ep->upgrade.line_worker->efd, &ep->worker->context->silence);
+    } else if (ep->transports & HWS_TRANSPORT_TCP) {
+        hws__lost_watch(ep->uworker);
+    }
+    if (ep->reason == HWS_REASON_LOCAL && ep->peer_host != 0 &&
+        ep->peer_host != ep->worker->context->host) {
+        ep->reason = HWS_REASON_REMOTE;
+    } else if (ep->reason == HWS_REASON_LOCAL && !(ep->transports & HWS_TRANSPORT_SHM)) {
+        ep->reason = HWS_REASON_SHM_FAILED; /* UCX found no way: another PID namespace, say */
+    }
+    ep->phase = HWS__PHASE_OPEN;
+    ep->open = ep->hello_done = true;
+    ep->flush_acked = ep->worker->sequence;
+    ep->deadline = 0;
+    if (ep->server) {
+        if (!hws__endpoint_tell_accepted(ep)) {
+            hws__endpoint_close(ep);
+        }
+    } else if (ep->connect != NULL && ep->starting) {
+        hws__endpoint_attend(ep);
+    } else if (ep->connect != NULL) {
+        hws__endpoint_end_connect(ep, HWS_OK);
+    }
+}
