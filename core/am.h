@@ -24,6 +24,8 @@ ucs_status_t hws__am_direct_cb(void *arg, const void *header, size_t header_leng
 ucs_status_t hws__am_arrived(struct hws__uworker *u, struct hws__endpoint *ep, uint32_t am_id,
                              const void *header, size_t header_length, void *data, size_t length,
                              uint64_t recv_attr);
+/** Tell the handler. The message is the receiver's from here on. */
+void hws__am_tell(struct hws__message *m, const struct hws__am_handler *h, int32_t status);
 /** Whether the handler, the present one, is still to be told of a message, which no longer counts against its sender's
  * window. */
 bool hws__am_due(struct hws__worker *w, struct hws__notice *t);
