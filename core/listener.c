@@ -1,21 +1,21 @@
+/*
+ * Listeners: bound to their addresses, asked about and closed.
+ */
 #include "listener.h"
-#include "acceptor.h"
 #include "address.h"
 #include "cm_socket.h"
 #include "endpoint.h"
 #include "error.h"
 #include "guard.h"
 #include "hello.h"
-#include "late_device.h"
-#include "log.h"
 #include "options.h"
+#include "own.h"
 #include "progress.h"
 #include "sockets.h"
 #include "strangers.h"
 #include "ucx_loader.h"
 #include <errno.h>
 #include <ifaddrs.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,279 +29,6 @@ struct hws__listener *hws__listener_of(const struct hws__endpoint *ep)
     return ep->listener != 0 ? hws__obj_find(&hws__objects, ep->listener) : NULL;
 }
 
-static bool more_pending(struct hws__listener *l)
-{
-    uint32_t room = l->pending_room != 0 ? 2 * l->pending_room : 64;
-    ucp_conn_request_h *more = realloc(l->pending, room * sizeof *more);
-
-    if (more == NULL) {
-        return false;
-    }
-    l->pending = more;
-    l->pending_room = room;
-    return true;
-}
-
-/* Inside UCX: only note it. A client takes a second rejection for another version, so however many come
- * at once, none is rejected here but for want of memory. */
-static void request_cb(ucp_conn_request_h request, void *arg)
-{
-    struct hws__listener *l = arg;
-
-    l->requests++;
-    if (l->pending_count == l->pending_room && !more_pending(l)) {
-        hws__ucx.ucp_listener_reject(l->ucx, request);
-        return;
-    }
-    l->pending[l->pending_count++] = request;
-    l->worker->tick = HWS__TICK;
-}
-
-static void reject(struct hws__listener *l, ucp_conn_request_h request, const char *why)
-{
-    hws__log(HWS_LOG_INFO, "listener %s:%u: a connection is refused: %s", l->address,
-             (unsigned)l->port, why);
-    hws__cm_reject(l->worker->main, l->ucx, request);
-}
-
-/* Of the main UCX worker, towards the client. */
-static enum hws__device main_device(const struct hws__endpoint *ep)
-{
-    const struct hws__worker *w = ep->worker;
-
-    return hws__context_device_towards(
-        w->context, w->main->tcp != NULL ? &w->main->tcp->devices : &w->context->devices,
-        &ep->request_peer);
-}
-
-/* By TCP: on the main UCX worker, unless that ran out of descriptors once and cannot be connected to any more, or
- * looks at all devices and would not agree on one with a client that looks at one. The other TCP worker looks at one:
- * who looks at all is turned away from it, and dials again from one. */
-static void place_tcp(struct hws__endpoint *ep)
-{
-    struct hws__uworker *u = ep->worker->main;
-    bool lost = hws__acceptors_lost(u), all_devices = u->tcp == NULL;
-
-    if (!lost && !(all_devices && ep->one_device)) {
-        hws__endpoint_uworker(ep, u);
-    } else if (all_devices && !ep->one_device) {
-        hws__endpoint_uworker(ep, NULL);
-    } else {
-        hws__uworker_request(ep);
-    }
-}
-
-/* Accept on the UCX worker that fits; or, if the client came by a device that is younger than the UCX context, by TCP
- * on one whose context has it. UCX 1.13 would leave the client without an answer. */
-static void place(struct hws__endpoint *ep)
-{
-    struct hws__worker *w = ep->worker;
-    bool shm = (w->context->flags & HWS_CONTEXT_NO_SHARED_MEMORY) == 0;
-
-    ep->tcp = ep->raw ? !shm : ep->reason != HWS_REASON_LOCAL;
-    if (!hws__gate_admits()) {
-        hws__endpoint_uworker(ep, NULL);
-        return;
-    }
-    switch (ep->raw ? HWS__DEVICE_KNOWN : main_device(ep)) {
-    case HWS__DEVICE_NEW:
-        if (w->tcp != NULL && hws__context_device_towards(w->context, &w->tcp->tcp->devices,
-                                                          &ep->request_peer) == HWS__DEVICE_NEW) {
-            hws__uworker_replace(w->tcp);
-        }
-        ep->tcp = true;
-        hws__uworker_request(ep);
-        return;
-    case HWS__DEVICE_STARTING:
-        if (hws__late_device_wait(ep, place)) {
-            return;
-        }
-        break;
-    default:
-        break;
-    }
-    if (ep->tcp) {
-        place_tcp(ep);
-    } else {
-        hws__uworker_request(ep);
-    }
-}
-
-/* Where a request goes, by what the client says before anything is accepted. */
-static void handle(struct hws__listener *l, ucp_conn_request_h request)
-{
-    ucp_conn_request_attr_t a = {.field_mask = UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR |
-                                               UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ID};
-    bool shm = (l->worker->context->flags & HWS_CONTEXT_NO_SHARED_MEMORY) == 0;
-    struct hws__client c = {0};
-    struct hws__endpoint *ep;
-    ucs_status_t s = hws__ucx.ucp_conn_request_query(request, &a);
-
-    if (s == UCS_OK) {
-        c = hws__client_parse(a.client_id);
-    } else {
-        a.field_mask = UCP_CONN_REQUEST_ATTR_FIELD_CLIENT_ADDR;
-        s = hws__ucx.ucp_conn_request_query(request, &a);
-    }
-    if (s != UCS_OK || (!c.known && (l->flags & HWS_LISTENER_RAW) == 0)) {
-        l->strangers++;
-        reject(l, request, "not a peer of this protocol");
-        return;
-    }
-    if (c.known && (!c.same_protocol || !c.same_ucx)) {
-        l->strangers++;
-        reject(l, request, "PEER_VERSION: another version of UCX or of the protocol");
-        return;
-    }
-    if ((ep = hws__endpoint_new(l->worker)) == NULL) {
-        reject(l, request, "out of memory");
-        return;
-    }
-    ep->server = true;
-    ep->raw = !c.known;
-    ep->one_device = c.tcp_only;
-    ep->listener = l->obj.id;
-    ep->request = request;
-    ep->peer = ep->request_peer = a.client_address;
-    ep->sink = l->endpoint_sink;
-    ep->close_timeout = l->close_timeout;
-    ep->reason = ep->raw        ? HWS_REASON_RAW
-                 : !c.same_host ? HWS_REASON_REMOTE
-                 : c.tcp_only   ? HWS_REASON_CAP
-                 : !shm         ? HWS_REASON_TCP_ONLY
-                                : HWS_REASON_LOCAL;
-    hws__obj_publish(&hws__objects, &ep->obj);
-    hws__list_append(&l->worker->endpoints, &ep->link);
-    HWS__COUNT(l->worker, endpoints, 1);
-    ep->phase = HWS__PHASE_WAITING;
-    hws__endpoint_deadline(ep, l->hello_timeout);
-    if (c.tcp_only && c.same_host && shm && !ep->raw && l->worker->context->upgrades) {
-        hws__spares_fill(l->worker, 0); /* its hello may ask for one */
-    }
-    place(ep);
-}
-
-int hws__listener_step(struct hws__listener *l)
-{
-    ucp_conn_request_h *pending = l->pending;
-    uint32_t n = l->pending_count;
-
-    if (n == 0) {
-        return 0;
-    }
-    /* Handling makes progress now and then, and more may come. */
-    l->pending = NULL;
-    l->pending_count = l->pending_room = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        handle(l, pending[i]);
-    }
-    free(pending);
-    return (int)n;
-}
-
-/* The server's side of hws__endpoint_uworker(): accept on this UCX worker. */
-static void accept_on(struct hws__endpoint *ep, struct hws__uworker *u)
-{
-    ucp_ep_params_t p = {.field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST |
-                                       UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-                                       UCP_EP_PARAM_FIELD_ERR_HANDLER,
-                         .conn_request = ep->request,
-                         .err_mode = UCP_ERR_HANDLING_MODE_PEER,
-                         .err_handler = {hws__endpoint_error_cb, ep}};
-    const struct hws__listener *l = hws__listener_of(ep);
-    ucp_ep_h ucx;
-    ucs_status_t s;
-
-    if (u != ep->worker->main && l != NULL) {
-        hws__cm_pause(ep->worker->main, &ep->request_peer, l->port);
-    } else if (l != NULL) {
-        hws__cm_accepted(l->port, &ep->request_peer);
-    }
-    hws__acceptors_sweep();
-    s = hws__ucx.ucp_ep_create(u->ucx, &p, &ucx);
-    ep->request = NULL; /* used up, also by a failure */
-    if (s == UCS_OK && !hws__endpoint_attach(ep, u, ucx)) {
-        s = UCS_ERR_NO_MEMORY;
-    }
-    if (s != UCS_OK) {
-        ep->uworker = u;
-        hws__endpoint_fail(ep, hws__from_ucx(s), "accept: %s", hws__ucx.ucs_status_string(s));
-        return;
-    }
-    ep->phase = HWS__PHASE_HELLO;
-    if (u->role != HWS__ISOLATED && !hws__endpoint_lanes(ep)) {
-        return; /* the client lied: nothing of it was let in */
-    }
-    if (ep->raw) {
-        hws__raw_start(ep);
-    }
-}
-
-/* There is no UCX worker to accept on. The client tries by TCP next; if it did it learns no reason. */
-static void turn_away(struct hws__endpoint *ep)
-{
-    struct hws__worker *w = ep->worker;
-    struct hws__listener *l = hws__listener_of(ep);
-
-    if (l != NULL) {
-        l->redirected += !ep->tcp;
-        hws__cm_reject(w->main, l->ucx, ep->request);
-    }
-    HWS__COUNT(w, fallbacks, !ep->tcp);
-    ep->request = NULL;
-    hws__endpoint_fail(ep, ep->tcp ? HWS_E_NO_RESOURCE : HWS_E_ISOLATED_CAP, "no UCX worker left");
-}
-
-/* The client's. */
-static void dial_otherwise(struct hws__endpoint *ep)
-{
-    if (!hws__upgrade_by_tcp(ep) && !ep->raw) {
-        ep->tcp = true;
-        ep->reason = HWS_REASON_CAP;
-        HWS__COUNT(ep->worker, fallbacks, 1);
-        hws__uworker_request(ep);
-    } else {
-        hws__endpoint_fail(
-            ep, ep->raw ? HWS_E_ISOLATED_CAP : HWS_E_NO_RESOURCE,
-            "no UCX worker can be made: too few descriptors or threads, or too little memory");
-    }
-}
-
-/* The isolated worker that the endpoint was given, if it can be used. */
-static bool adopt_isolated(struct hws__endpoint *ep, struct hws__uworker *u)
-{
-    struct hws__worker *w = ep->worker;
-
-    u->raw = ep->raw;
-    if (hws__uworker_adopt(w, u) == HWS_OK) {
-        return true;
-    }
-    HWS__COUNT(w, isolated, -1);
-    hws__isolated_unreserve(w->context);
-    hws__uworker_destroy(u);
-    return false;
-}
-
-void hws__endpoint_uworker(struct hws__endpoint *ep, struct hws__uworker *u)
-{
-    if (ep->upgrade.waits) {
-        hws__upgrade_uworker(ep, u);
-        return;
-    }
-    if (u != NULL && u->role == HWS__ISOLATED && !adopt_isolated(ep, u)) {
-        u = NULL;
-    }
-    if (ep->server && u != NULL) {
-        accept_on(ep, u);
-    } else if (ep->server) {
-        turn_away(ep);
-    } else if (u != NULL) {
-        hws__dial_on(ep, u);
-    } else {
-        dial_otherwise(ep);
-    }
-}
-
 static int32_t create(struct hws__listener *l, const struct sockaddr_storage *a,
                       ucp_listener_h *out)
 {
@@ -309,7 +36,7 @@ static int32_t create(struct hws__listener *l, const struct sockaddr_storage *a,
     ucp_listener_params_t p = {.field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR |
                                              UCP_LISTENER_PARAM_FIELD_CONN_HANDLER,
                                .sockaddr = {(const struct sockaddr *)&at, hws__address_length(a)},
-                               .conn_handler = {request_cb, l}};
+                               .conn_handler = {hws__listener_request_cb, l}};
     ucp_listener_attr_t q = {.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR};
     ucs_status_t s = hws__ucx.ucp_listener_create(l->worker->main->ucx, &p, out);
 
@@ -525,52 +252,4 @@ int32_t hws_listener_query(hws_id listener, hws_listener_info *out)
         return hws__id_error(&hws__objects, listener, HWS_KIND_LISTENER);
     }
     return hws__fill(out, &info, sizeof info, "listener info");
-}
-
-/* The answer to a REQUEST, under ownership. */
-static int32_t answer(hws_id id, bool yes)
-{
-    struct hws__endpoint *ep;
-    struct hws__listener *l;
-    struct hws__worker *w;
-    bool nested;
-    int32_t r = HWS_OK;
-
-    if ((ep = hws__endpoint_find(id, &r)) == NULL) {
-        return r;
-    }
-    w = ep->worker; /* once: the endpoint's memory may become another's until it is owned */
-    if ((r = hws__own_call(w, id, &nested)) < 0) {
-        return r;
-    }
-    if (atomic_load(&ep->obj.id) != id || ep->worker != w || ep->failed) {
-        r = hws__fail(HWS_E_STALE, id, "the peer has given up");
-    } else if (ep->phase != HWS__PHASE_REQUEST || ep->accepted || ep->refused) {
-        r = hws__fail(HWS_E_IN_USE, id, "it was answered already");
-    } else if (yes) {
-        ep->accepted = true;
-        hws__hello_welcome(ep);
-    } else {
-        if ((l = hws__listener_of(ep)) != NULL) {
-            l->rejected++;
-        }
-        hws__hello_refuse(ep, HWS_E_REJECTED);
-    }
-    hws__disown(w, nested);
-    if (!nested) {
-        hws__wake(w);
-    }
-    return r;
-}
-
-int32_t hws_accept(hws_id endpoint)
-{
-    HWS__ENTER();
-    return answer(endpoint, true);
-}
-
-int32_t hws_reject(hws_id endpoint)
-{
-    HWS__ENTER();
-    return answer(endpoint, false);
 }

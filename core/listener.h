@@ -28,6 +28,8 @@ struct hws__listener {
 };
 
 struct hws__listener *hws__listener_find(hws_id id, int32_t *error);
+/** UCX's handler of connection requests; arg: the listener. */
+void hws__listener_request_cb(ucp_conn_request_h request, void *arg);
 /** Handle what arrived during the sweep. Owner only. */
 int hws__listener_step(struct hws__listener *l);
 /** Stop listening; peers that are not through their hello are turned away. Owner only. */

@@ -94,7 +94,7 @@ CASE(sends_as_soon_as_accepted)
     t_pair_close(&pair);
 }
 
-/* Who looks for lanes among which devices must be the same on both sides, see listener.c. */
+/* Who looks for lanes among which devices must be the same on both sides, see listener_request.c. */
 CASE(without_shared_memory)
 {
     t_pair_opts opts = {.context_flags = HWS_CONTEXT_NO_SHARED_MEMORY,
