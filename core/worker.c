@@ -1,17 +1,16 @@
+/*
+ * A worker opens: its lists, descriptors, options and main UCX worker.
+ */
 #include "worker.h"
 #include "acceptor.h"
-#include "endpoint.h"
 #include "error.h"
 #include "guard.h"
-#include "listener.h"
 #include "multi.h"
 #include "options.h"
+#include "own.h"
 #include "progress.h"
 #include "quiet_thread.h"
-#include "standby.h"
 #include "stats_page.h"
-#include "time.h"
-#include "ucx_loader.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,10 +18,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
-#include <unistd.h>
-
-/* How often the slow checks are made for a caller that makes progress without a pause. */
-#define SLOW_NS 20000u
 
 struct hws__worker *hws__worker_find(hws_id id, int32_t *error)
 {
@@ -127,70 +122,6 @@ static int32_t copy_options(struct hws__worker *w, const hws_worker_opts *o)
     return hws__sink_set(&w->sink, &o->sink);
 }
 
-/* Whoever sleeps in the worker leaves before its descriptors go: closing them wakes nobody. */
-static void release_sleepers(struct hws__worker *w)
-{
-    uint64_t one = 1;
-
-    if (w->wakefd < 0) {
-        return;
-    }
-    while (atomic_load(&w->sleepers) != w->dozing) {
-        if (write(w->wakefd, &one, sizeof one) < 0 && errno != EAGAIN) {
-            return;
-        }
-        sched_yield();
-    }
-}
-
-/* What init and copying made, when opening fails or closing ends. */
-static void free_parts(struct hws__worker *w)
-{
-    struct hws__list *n;
-
-    while ((n = hws__list_pop(&w->free_notices)) != NULL) {
-        free(hws__container(n, struct hws__notice, link));
-    }
-    for (int k = 0; k < 2; k++) {
-        while ((n = hws__list_pop(&w->free_messages[k])) != NULL) {
-            hws__obj_free(&hws__objects, &hws__container(n, struct hws__message, held)->obj);
-        }
-    }
-    while ((n = hws__list_pop(&w->free_multis)) != NULL) {
-        free(hws__container(n, struct hws__multi, link));
-    }
-    hws__pool_drain(&w->pool);
-    free(w->multi_scratch);
-    w->multi_scratch = NULL;
-    w->multi_scratch_room = 0;
-    for (uint32_t i = 0; i <= HWS_AM_ID_MAX; i++) {
-        free(w->handlers[i]);
-        w->handlers[i] = NULL;
-    }
-    hws__op_drain(w);
-    hws__stats_page_close(w);
-    free(w->heap);
-    free(w->cpu_mask);
-    w->heap = NULL;
-    w->cpu_mask = NULL;
-    release_sleepers(w);
-    /* ORDER: seq_cst, see hws__wake(): nobody may write to a number that is somebody else's by then. */
-    atomic_store(&w->wakeable, false);
-    while (atomic_load(&w->waking) != 0) {
-        sched_yield();
-    }
-    if (w->epfd >= 0) {
-        close(w->epfd);
-    }
-    if (w->wakefd >= 0) {
-        close(w->wakefd);
-    }
-    if (w->timerfd >= 0) {
-        close(w->timerfd);
-    }
-    w->epfd = w->wakefd = w->timerfd = -1;
-}
-
 static int32_t open_main(struct hws__worker *w)
 {
     struct hws__context *c = w->context;
@@ -246,7 +177,7 @@ static void give_up(struct hws__worker *w)
 {
     struct hws__context *c = w->context;
 
-    free_parts(w);
+    hws__worker_free_parts(w);
     hws__obj_free(&hws__objects, &w->obj);
     hws__own_release(w);
     hws__context_worker_gone(c, 0);
@@ -294,263 +225,4 @@ int32_t hws_worker_open(hws_id context, const hws_worker_opts *opts, hws_id *out
     hws__stats_page_announce(w, id);
     hws__own_release(w);
     return has_thread ? hws__thread_start(w, id) : HWS_OK;
-}
-
-static void close_command(struct hws__worker *w, void *arg)
-{
-    (void)arg;
-    if (w->closing) {
-        return;
-    }
-    w->closing = true;
-    w->tick = HWS__TICK;
-    w->dead_count++; /* what kept some is of no account from now on */
-    w->todo = true;
-    for (struct hws__list *n = w->listeners.next, *next; n != &w->listeners; n = next) {
-        next = n->next;
-        hws__listener_close(hws__container(n, struct hws__listener, link));
-    }
-    for (struct hws__list *n = w->endpoints.next, *next; n != &w->endpoints; n = next) {
-        next = n->next;
-        hws__endpoint_close(hws__container(n, struct hws__endpoint, link));
-    }
-}
-
-void hws__worker_asked(struct hws__worker *w)
-{
-    atomic_store(&w->asked, false);
-    if (hws__obj_asked(&w->obj) & HWS__ASKED_CLOSE) {
-        close_command(w, NULL);
-    }
-    hws__endpoints_asked(w);
-}
-
-int32_t hws__worker_close(hws_id id)
-{
-    struct hws__worker *w;
-    int32_t r = HWS_OK;
-    bool nested = false;
-
-    if ((w = hws__worker_find(id, &r)) == NULL) {
-        return r;
-    }
-    if (!hws__own_try(w) && !(nested = hws__owned_outside(w))) {
-        hws__ask(w, &w->obj, id, HWS__ASKED_CLOSE);
-        return HWS_OK;
-    }
-    close_command(w, NULL);
-    hws__disown(w, nested);
-    if (!nested) {
-        hws__wake(w);
-    }
-    return HWS_OK;
-}
-
-/* Operations of the worker itself end with it. */
-static void end_ops(struct hws__worker *w)
-{
-    for (struct hws__list *n = w->ops.next, *next; n != &w->ops; n = next) {
-        struct hws__op *op = hws__container(n, struct hws__op, link);
-
-        next = n->next;
-        if (op->stage == HWS__STAGE_MATCHING || op->stage == HWS__STAGE_OWN) {
-            hws__op_finish(op, HWS_E_CANCELED);
-        }
-    }
-}
-
-/* Messages that nobody received, and buffers that nobody closed: they end with their worker. */
-static void drop_messages(struct hws__worker *w)
-{
-    hws__messages_drop(w);
-    while (!hws__list_empty(&w->kept)) {
-        hws__message_release(hws__container(w->kept.next, struct hws__message, kept));
-    }
-    while (!hws__list_empty(&w->scope.arrived)) {
-        hws__message_release(
-            hws__container(w->scope.arrived.next, struct hws__message, order_worker));
-    }
-    while (!hws__list_empty(&w->multi_scope.arrived)) {
-        hws__message_release(
-            hws__container(w->multi_scope.arrived.next, struct hws__message, order_worker));
-    }
-}
-
-bool hws__worker_step(struct hws__worker *w)
-{
-    hws_event e = {.kind = HWS_EVENT_CLOSED};
-    struct hws__context *c = w->context;
-    struct hws__list *n;
-    hws_id id = w->obj.id;
-
-    if (id == 0) {
-        return true;
-    }
-    end_ops(w);
-    if (atomic_load(&w->jobs) != 0) {
-        hws__background_hurry(&c->background, w, NULL);
-    }
-    if (!hws__list_empty(&w->endpoints) || !hws__list_empty(&w->listeners) ||
-        !hws__list_empty(&w->ops) || atomic_load(&w->jobs) != 0 ||
-        !hws__list_empty(&w->ready_ops) || !hws__list_empty(&w->ready) ||
-        atomic_load(&w->submissions) != NULL || hws__in_callback()) {
-        w->tick = HWS__TICK;
-        return false;
-    }
-    drop_messages(w);
-    while ((n = hws__list_pop(&w->spares)) != NULL) {
-        struct hws__uworker *u = hws__container(n, struct hws__uworker, link);
-
-        hws__uworker_destroy(u);
-        hws__isolated_unreserve(c);
-    }
-    if (!hws__list_empty(&w->uworkers)) {
-        w->main = w->tcp = NULL;
-        memset(w->addressed, 0, sizeof w->addressed);
-        while (!hws__list_empty(&w->uworkers)) {
-            hws__uworker_retire(hws__container(w->uworkers.next, struct hws__uworker, link));
-        }
-        return false; /* they come back as commands once they are destroyed */
-    }
-    e.source = id;
-    hws__emit(w, &w->sink, &e, NULL);
-    hws__deliver_all(w);
-    hws__obj_hide(&w->obj);
-    if (w->thread_running) {
-        hws__standby_wake(w);
-        hws__wake(w);
-        return true; /* the thread ends, see hws__worker_ended() */
-    }
-    hws__worker_ended(w, id);
-    return true;
-}
-
-void hws__worker_ended(struct hws__worker *w, hws_id id)
-{
-    struct hws__context *c = w->context;
-
-    /* ORDER: the id is gone; a submitter enqueues, then looks at the id: one of both sees it. */
-    atomic_thread_fence(memory_order_seq_cst);
-    hws__submissions_run(w);
-    hws__deliver_all(w);
-    hws__stats_retire(w);
-    free_parts(w);
-    hws__obj_free(&hws__objects, &w->obj);
-    hws__context_worker_gone(c, id);
-}
-
-/*
- * The caller's pace is not known: the slow checks come by the clock, which is read now and then. They ask the
- * kernel for cold UCX workers with work, as long as a message takes: too much for each few idle calls.
- */
-static bool slow_due(struct hws__worker *w)
-{
-    if (w->tick >= HWS__TICK) {
-        return true; /* asked for */
-    }
-    if ((w->tick += 32) < HWS__TICK) {
-        return false;
-    }
-    if (hws__now() - w->slow_at >= SLOW_NS) {
-        return true;
-    }
-    w->tick = 0;
-    return false;
-}
-
-int32_t hws_worker_progress(hws_id id)
-{
-    struct hws__worker *w;
-    int32_t r = HWS_OK;
-
-    HWS__ENTER();
-    if ((w = hws__worker_find(id, &r)) == NULL) {
-        return r;
-    }
-    if (hws__in_callback()) {
-        return hws__fail(HWS_E_DEADLOCK, id, "progress inside a callback");
-    }
-    if (!hws__own_try(w) && !hws__own_after_watch(w)) {
-        return hws__fail(HWS_E_BUSY, id, "another thread makes progress");
-    }
-    if (atomic_load_explicit(&w->obj.id, memory_order_relaxed) != id) {
-        hws__own_release(w);
-        return hws__id_error(&hws__objects, id, HWS_KIND_WORKER);
-    }
-    if (atomic_load_explicit(&w->armed, memory_order_relaxed)) {
-        atomic_store(&w->armed, false);
-        hws__wakefd_drain(w);
-        w->tick = HWS__TICK;
-    }
-    r = hws__sweep(w);
-    /* With work too: there may always be some. */
-    if (slow_due(w) || (r > 0 && hws__calls_took_long(w))) {
-        r += hws__slow(w);
-    }
-    hws__hand_over(w);
-    hws__own_release(w);
-    hws__let_in(w);
-    return r;
-}
-
-int32_t hws_worker_fd(hws_id id, int32_t *fd)
-{
-    struct hws__worker *w;
-    int32_t r = HWS_OK;
-    int epfd;
-
-    HWS__ENTER();
-    if ((w = hws__worker_find(id, &r)) == NULL) {
-        return r;
-    }
-    if (fd == NULL) {
-        return hws__fail(HWS_E_INVALID, id, "fd is null");
-    }
-    if (w->mode == HWS_PROGRESS_THREAD_POLLING) {
-        return hws__fail(HWS_E_MODE, id, "a polling worker has no descriptor");
-    }
-    epfd = atomic_load(&w->epfd);
-    if (epfd < 0 || atomic_load(&w->obj.id) != id) { /* closed just now by another thread */
-        return hws__fail(HWS_E_STALE, id, "the worker is gone");
-    }
-    *fd = epfd;
-    return HWS_OK;
-}
-
-int32_t hws_worker_arm(hws_id id)
-{
-    struct hws__worker *w;
-    int32_t r = HWS_OK;
-
-    HWS__ENTER();
-    if ((w = hws__worker_find(id, &r)) == NULL) {
-        return r;
-    }
-    if (hws__in_callback()) {
-        return hws__fail(HWS_E_DEADLOCK, id, "arm inside a callback");
-    }
-    if (w->mode == HWS_PROGRESS_THREAD_POLLING) {
-        return hws__fail(HWS_E_MODE, id, "a polling worker is never armed");
-    }
-    if (!hws__own_try(w)) {
-        return hws__fail(HWS_E_BUSY, id, "another thread makes progress");
-    }
-    r = hws__arm(w);
-    hws__own_release(w);
-    return r == HWS_OK ? r : hws__fail(r, id, "there is work");
-}
-
-int32_t hws_worker_signal(hws_id id)
-{
-    struct hws__worker *w;
-    int32_t r = HWS_OK;
-
-    HWS__ENTER();
-    if ((w = hws__worker_find(id, &r)) == NULL) {
-        return r;
-    }
-    atomic_fetch_add(&w->pokes, 1);
-    hws__wake_waiters(w);
-    hws__wake(w);
-    return HWS_OK;
 }

@@ -203,6 +203,8 @@ int32_t hws__worker_close(hws_id id);
 void hws__worker_asked(struct hws__worker *w);
 /** Go on with closing. Owner only; true once the worker is gone. */
 bool hws__worker_step(struct hws__worker *w);
+/** Free what opening made, when it fails or closing ends. Owner only. */
+void hws__worker_free_parts(struct hws__worker *w);
 /** Free what a closed worker leaves, under ownership: the last step. */
 void hws__worker_ended(struct hws__worker *w, hws_id id);
 /** The progress thread (thread.c). */
