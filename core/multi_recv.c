@@ -1,22 +1,13 @@
 /*
- * Multi-buffer messages: receiving (see multi.h).
+ * Multi-buffer messages: receives, and the messages that they meet.
  */
-#include "multi.h"
-#include "cuda.h"
+#include "multi_recv.h"
 #include "error.h"
 #include "guard.h"
 #include "options.h"
 #include "post.h"
 #include "quick.h"
-#include "ucx_loader.h"
-#include <stdlib.h>
 #include <string.h>
-
-/* Segments that came with the list have a place already. */
-static bool is_inline(const struct hws__multi *x, uint64_t i)
-{
-    return x->inline_at != 0 && !hws__multi_own(x, i);
-}
 
 /* The receive's limits; a message over them is refused. */
 static int32_t admit(struct hws__multi *x, const struct hws__multi_want *want)
@@ -28,247 +19,6 @@ static int32_t admit(struct hws__multi *x, const struct hws__multi_want *want)
     return x->status;
 }
 
-/* One block for every segment that has no place. */
-static bool allocate_block(struct hws__multi *x)
-{
-    uint64_t bytes = 0;
-    char *to;
-
-    for (uint64_t i = 0; i < x->detail.count; i++) {
-        if (!is_inline(x, i)) {
-            bytes +=
-                (x->segments[i].length + HWS__POOL_ALIGN - 1) & ~(uint64_t)(HWS__POOL_ALIGN - 1);
-        }
-    }
-    if (bytes == 0) {
-        return true;
-    }
-    if ((to = x->block = hws__pool_take(&x->message->worker->pool, bytes)) == NULL) {
-        return false;
-    }
-    x->block_length = bytes;
-    for (uint64_t i = 0; i < x->detail.count; i++) {
-        if (!is_inline(x, i)) {
-            x->segments[i].base = to;
-            x->segments[i].memory_kind = HWS_MEMORY_HOST;
-            to += (x->segments[i].length + HWS__POOL_ALIGN - 1) & ~(uint64_t)(HWS__POOL_ALIGN - 1);
-        }
-    }
-    return true;
-}
-
-/* The user's memory for every segment. Not inside UCX. */
-static bool allocate_hooked(struct hws__multi *x)
-{
-    bool all = true;
-
-    x->hooked = true;
-    hws__callback_depth++;
-    for (uint64_t i = 0; i < x->detail.count; i++) {
-        hws_segment *s = &x->segments[i];
-
-        if (!hws__cuda_can(x->message->worker->context, s->memory_kind)) {
-            s->memory_kind = HWS_MEMORY_HOST; /* what the sender has is nothing for this UCX */
-        }
-        s->base = s->length != 0 && all
-                      ? x->want.alloc(x->want.alloc_arg, s->length, s->memory_kind)
-                      : NULL;
-        all = all && (s->base != NULL || s->length == 0);
-    }
-    hws__callback_depth--;
-    return all;
-}
-
-/* What came with the list, into the segments' own memory. */
-static void copy_inline(struct hws__multi *x)
-{
-    const char *from = x->message->data;
-
-    if (x->inline_at == 0) {
-        return;
-    }
-    from += x->inline_at;
-    for (uint64_t i = 0; i < x->detail.count; i++) {
-        if (!hws__multi_own(x, i)) {
-            if (x->segments[i].length != 0) {
-                memcpy(x->segments[i].base, from, x->segments[i].length);
-            }
-            from += x->segments[i].length;
-        }
-    }
-}
-
-/* The user's hook may have ended the endpoint, and with it the message. */
-static int32_t allocate(struct hws__multi *x)
-{
-    x->ours = true;
-    if (x->want.alloc == NULL) {
-        return allocate_block(x) ? HWS_OK : HWS_E_NO_MEMORY;
-    }
-    if (!allocate_hooked(x)) {
-        return HWS_E_ALLOCATOR;
-    }
-    copy_inline(x);
-    return x->status;
-}
-
-/* Received: the buffer is the user's. */
-static const hws_multi_detail *hand_out(struct hws__multi *x)
-{
-    x->detail.buffer = hws__message_publish(x->message);
-    return &x->detail;
-}
-
-/* The operation is over, one way or the other. */
-static void end(struct hws__multi *x, int32_t code)
-{
-    struct hws__op *op = x->op;
-    struct hws__endpoint *ep = x->message->ep;
-
-    op->multi = NULL;
-    x->op = NULL;
-    hws__list_remove(&x->link);
-    if (code < 0) {
-        bool same = ep->obj.id == x->message->ep_id;
-
-        code = op->wanted != 0                               ? op->wanted
-               : same && ep->failed && code != HWS_E_TOO_BIG ? ep->status
-                                                             : code;
-    }
-    if (code == HWS_OK && x->ours) {
-        op->record = hand_out(x);
-        op->tag = x->detail.buffer;
-        op->event_flags |= HWS_EVENT_FLAG_BUFFER;
-    } else {
-        hws__message_release(x->message);
-    }
-    hws__op_finish(op, code);
-}
-
-/* The UCX worker that brings the parts. A message that was given back has outlived it, perhaps, or never had one. */
-static struct hws__uworker *brought_by(const struct hws__multi *x)
-{
-    struct hws__worker *w = x->message->worker;
-
-    return x->uworker != NULL &&
-                   (x->uworker == x->message->ep->uworker || !hws__uworker_stale(w, x->uworker))
-               ? x->uworker
-               : w->main;
-}
-
-/* The operation waits for parts: UCX holds its memory. */
-static void hold(struct hws__op *op, struct hws__multi *x)
-{
-    hws__op_hold(op, brought_by(x), NULL);
-    op->multi = x->message;
-    op->done_tag = x->message->tag;
-    op->done_length = x->detail.total;
-    x->op = op;
-}
-
-void hws__multi_part_done(struct hws__multi *x, int32_t status)
-{
-    if (status < 0 && x->status == HWS_OK) {
-        x->status = status;
-    }
-    if (--x->left == 0 && x->op != NULL) {
-        hws__op_unhold(x->op);
-        end(x, x->status);
-    }
-}
-
-static void part_received(void *request, ucs_status_t status, size_t length, void *user_data)
-{
-    struct hws__multi *x = user_data;
-
-    (void)length; /* known from the list */
-    hws__ucx.ucp_request_free(request);
-    if (atomic_load(&x->uworker->destroying)) {
-        return; /* on the background thread; the owner ends it, see hws__op_orphans() */
-    }
-    hws__multi_part_done(x, hws__from_ucx(status));
-}
-
-void hws__multi_orphan(struct hws__op *op)
-{
-    struct hws__message *m = op->multi;
-
-    op->multi = NULL;
-    m->multi->op = NULL;
-    hws__message_release(m);
-}
-
-/* The places of the gathered segments; how many. */
-static uint64_t gather(struct hws__multi *x)
-{
-    uint64_t n = 0;
-
-    for (uint64_t i = 0; i < x->detail.count; i++) {
-        if (!hws__multi_own(x, i) && x->segments[i].length != 0) {
-            x->iov[n++] = (ucp_dt_iov_t){x->segments[i].base, x->segments[i].length};
-        }
-    }
-    return n;
-}
-
-void hws__multi_part_fetch(struct hws__multi *x, struct hws__message *part)
-{
-    ucp_request_param_t param = {.op_attr_mask =
-                                     UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                                     UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_RECV_INFO |
-                                     UCP_OP_ATTR_FIELD_MEMORY_TYPE,
-                                 .cb.recv_am = part_received,
-                                 .datatype = ucp_dt_make_contig(1),
-                                 .user_data = x,
-                                 .memory_type = UCS_MEMORY_TYPE_HOST};
-    struct hws__uworker *u = part->uworker;
-    uint64_t count = part->length;
-    void *buffer = x->iov, *desc = part->desc;
-    ucs_status_ptr_t r;
-    size_t got;
-
-    param.recv_info.length = &got;
-    if (part->tag == HWS__MULTI_GATHER) {
-        count = gather(x);
-        param.datatype = ucp_dt_make_iov();
-    } else {
-        const hws_segment *s = &x->segments[part->tag];
-
-        buffer = s->base;
-        param.memory_type = (ucs_memory_type_t)s->memory_kind;
-        if (s->memory_kind == HWS_MEMORY_UNKNOWN) {
-            param.op_attr_mask &= ~(uint32_t)UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-        }
-    }
-    if (desc == NULL) { /* its UCX worker is gone */
-        hws__message_release(part);
-        hws__multi_part_done(x, HWS_E_CONNECTION_RESET);
-        return;
-    }
-    /* UCX takes the descriptor over, also when it fails. */
-    part->desc = NULL;
-    part->uworker = NULL;
-    hws__list_remove(&part->held);
-    hws__message_release(part);
-    r = hws__ucx.ucp_am_recv_data_nbx(u->ucx, desc, buffer, count, &param);
-    if (!UCS_PTR_IS_PTR(r)) {
-        hws__multi_part_done(x, r == NULL ? HWS_OK : hws__from_ucx(UCS_PTR_STATUS(r)));
-    }
-}
-
-/* Fetch what is there; the rest follows as it comes. True if everything is in place. */
-static bool start(struct hws__multi *x)
-{
-    struct hws__list *n;
-
-    x->left = x->part_count + 1;
-    while ((n = hws__list_pop(&x->parts)) != NULL) {
-        hws__multi_part_fetch(x, hws__container(n, struct hws__message, order_ep));
-    }
-    x->left--;
-    return x->left == 0;
-}
-
 /* Everything is there and has its place, or only the list is wanted. */
 static bool at_once(const struct hws__multi *x, const struct hws__multi_want *want)
 {
@@ -278,15 +28,6 @@ static bool at_once(const struct hws__multi *x, const struct hws__multi_want *wa
 static uint32_t flags_of(const struct hws__multi *x)
 {
     return HWS_EVENT_FLAG_BUFFER | (x->part_count != 0 && !x->ours ? HWS_EVENT_FLAG_RNDV : 0);
-}
-
-/* Wait with a posting's operation for the parts. */
-static int32_t wait_for_parts(struct hws__post *p, struct hws__multi *x)
-{
-    struct hws__op *op = hws__op_take(p); /* one is at hand, see the callers */
-
-    hold(op, x);
-    return HWS_OK;
 }
 
 /* A failed message is consumed by its receive. */
@@ -317,12 +58,12 @@ int32_t hws__multi_to(struct hws__post *p, struct hws__multi *x, const struct hw
     }
     if (!at_once(x, want)) {
         x->want = *want;
-        if ((r = allocate(x)) < 0) {
+        if ((r = hws__multi_allocate(x)) < 0) {
             hws__multi_refuse(x, r);
             return done_failed(p, x, r);
         }
-        if (!start(x)) {
-            return wait_for_parts(p, x);
+        if (!hws__multi_start(x)) {
+            return hws__multi_wait(p, x);
         }
         if (x->status < 0) {
             return done_failed(p, x, x->status);
@@ -330,7 +71,7 @@ int32_t hws__multi_to(struct hws__post *p, struct hws__multi *x, const struct hw
         hws__list_remove(&x->link);
     }
     p->done_flags = flags_of(x);
-    p->done_record = hand_out(x);
+    p->done_record = hws__multi_hand_out(x);
     return HWS_DONE;
 }
 
@@ -343,14 +84,14 @@ void hws__multi_meet(struct hws__op *op, struct hws__multi *x)
         op->done_tag = x->message->tag;
         op->done_length = x->detail.total;
         op->event_flags |= flags_of(x);
-        op->record = hand_out(x);
+        op->record = hws__multi_hand_out(x);
         op->tag = x->detail.buffer;
         hws__op_finish(op, HWS_OK);
         return;
     }
     /* Neither an allocator nor the release of the message may run inside UCX. */
     x->want = *want;
-    hold(op, x);
+    hws__multi_hold(op, x);
     hws__list_append(&op->worker->multi_pending, &x->message->order_worker);
     op->worker->todo = true;
 }
@@ -360,12 +101,12 @@ static void resume(struct hws__multi *x)
 {
     int32_t r = admit(x, &x->want);
 
-    if (r == HWS_OK && (r = allocate(x)) < 0) {
+    if (r == HWS_OK && (r = hws__multi_allocate(x)) < 0) {
         hws__multi_refuse(x, r);
     }
-    if (r < 0 || start(x)) {
+    if (r < 0 || hws__multi_start(x)) {
         hws__op_unhold(x->op);
-        end(x, r < 0 ? r : x->status);
+        hws__multi_end(x, r < 0 ? r : x->status);
     }
 }
 
@@ -504,103 +245,4 @@ int32_t hws_multi_recv(hws_id source, uint64_t tag, uint64_t mask,
         p.kind = HWS_EVENT_MULTI_LIST;
     }
     return hws__post(&p, &o, op);
-}
-
-/* The caller's memory becomes the places of the segments. */
-static int32_t take_places(const struct hws__post *p, struct hws__multi *x)
-{
-    const hws_segment *to = p->header;
-
-    if (p->mask != x->detail.count) {
-        return hws__fail(HWS_E_INVALID, p->tag, "%llu segments given, %llu listed",
-                         (unsigned long long)p->mask, (unsigned long long)x->detail.count);
-    }
-    for (uint64_t i = 0; i < p->mask; i++) {
-        uint64_t length = x->segments[i].length;
-        uint32_t kind = to[i].memory_kind;
-        int32_t r;
-
-        if (to[i].length < length) {
-            return hws__fail(HWS_E_TRUNCATED, p->tag, "segment %llu has %llu bytes",
-                             (unsigned long long)i, (unsigned long long)length);
-        }
-        if (length != 0 && to[i].base == NULL) {
-            return hws__fail(HWS_E_INVALID, p->tag, "segment %llu is null", (unsigned long long)i);
-        }
-        if (length != 0 &&
-            (r = hws__cuda_check(p->worker->context, p->tag, to[i].base, &kind)) < 0) {
-            return r;
-        }
-        if (kind == HWS_MEMORY_CUDA && length != 0 && !hws__multi_own(x, i)) {
-            return hws__fail(HWS_E_BUFFER_KIND, p->tag,
-                             "segment %llu comes together with others: into host memory only",
-                             (unsigned long long)i);
-        }
-    }
-    for (uint64_t i = 0; i < p->mask; i++) {
-        x->segments[i].base = to[i].base;
-        x->segments[i].memory_kind = to[i].memory_kind;
-    }
-    return HWS_OK;
-}
-
-static int32_t fetch_run(struct hws__post *p)
-{
-    struct hws__message *m = hws__obj_find(&hws__objects, p->tag);
-    struct hws__multi *x;
-    int32_t r;
-
-    if (m == NULL) {
-        return hws__id_error(&hws__objects, p->tag, HWS_KIND_BUFFER);
-    }
-    if ((x = m->multi) == NULL) {
-        return hws__fail(HWS_E_INVALID, p->tag, "the buffer is not of a multi-buffer message");
-    }
-    if (x->ours) {
-        return hws__fail(HWS_E_IN_USE, p->tag, "the data was fetched");
-    }
-    if (x->status < 0) {
-        return hws__fail(x->status, p->tag, "%s", hws_error_text(x->status));
-    }
-    if (hws__op_next(p) == NULL) {
-        return HWS_E_TOO_MANY;
-    }
-    if ((r = take_places(p, x)) < 0) {
-        return r;
-    }
-    p->source = m->ep_id;
-    p->done_tag = m->tag;
-    p->done_length = x->detail.total;
-    hws__list_remove(&m->kept);
-    hws__obj_hide(&m->obj);
-    copy_inline(x);
-    if (!start(x)) {
-        return wait_for_parts(p, x);
-    }
-    p->done_status = x->status;
-    hws__message_release(m);
-    return HWS_DONE;
-}
-
-int32_t hws_multi_fetch(hws_id buffer, const hws_segment *segments, uint64_t count,
-                        const hws_op_opts *opts, hws_id *op)
-{
-    struct hws__post p = {.run = fetch_run,
-                          .tag = buffer,
-                          .mask = count,
-                          .header = segments,
-                          .keep = count * sizeof *segments,
-                          .kind = HWS_EVENT_MULTI_RECV};
-    struct hws__message *m;
-    int32_t r = HWS_OK;
-
-    HWS__ENTER();
-    if ((m = hws__obj_get(buffer, HWS_KIND_BUFFER, &r)) == NULL) {
-        return r;
-    }
-    if (segments == NULL && count != 0) {
-        return hws__fail(HWS_E_INVALID, buffer, "segments is null");
-    }
-    p.worker = m->worker;
-    return hws__post(&p, opts, op);
 }

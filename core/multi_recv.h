@@ -1,0 +1,29 @@
+/*
+ * Multi-buffer messages on the receiver's side: what multi_recv.c, multi_fetch.c, multi_place.c and multi_parts.c share.
+ * Owner only.
+ */
+#ifndef HWS_CORE_MULTI_RECV_H
+#define HWS_CORE_MULTI_RECV_H
+
+#include "multi.h"
+
+/**
+ * Memory for every segment, by `want`. Not inside UCX. A code also if the user's hook has ended the
+ * endpoint, and with it the message.
+ */
+int32_t hws__multi_allocate(struct hws__multi *x);
+/** What came with the list, into the segments' own memory. */
+void hws__multi_copy_inline(struct hws__multi *x);
+
+/** Fetch the parts that are there; the rest follows as it comes. True if everything is in place. */
+bool hws__multi_start(struct hws__multi *x);
+/** The operation waits for parts: UCX holds its memory. */
+void hws__multi_hold(struct hws__op *op, struct hws__multi *x);
+/** The same with the operation of a posting, which must be at hand. */
+int32_t hws__multi_wait(struct hws__post *p, struct hws__multi *x);
+/** The operation that has waited is over, one way or the other. */
+void hws__multi_end(struct hws__multi *x, int32_t code);
+/** Received: the buffer is the user's. */
+const hws_multi_detail *hws__multi_hand_out(struct hws__multi *x);
+
+#endif
