@@ -1,111 +1,17 @@
 /*
- * Multi-buffer messages: sending (see multi.h).
+ * Multi-buffer messages: sends, and the messages that are no more than their list.
  */
-#include "multi.h"
-#include "cuda.h"
+#include "multi_layout.h"
 #include "error.h"
 #include "guard.h"
 #include "hello.h"
 #include "options.h"
+#include "own.h"
 #include "post.h"
 #include "quick.h"
 #include "ucx_loader.h"
 #include <stdlib.h>
 #include <string.h>
-
-/* A message with parts, until UCX has done all of them. In the operation's `extra`, freed with it. */
-struct outgoing {
-    struct hws__op *op; /* null while they are being posted */
-    struct hws__uworker *uworker;
-    uint64_t sequence;
-    uint32_t left; /* requests that UCX holds; 1 more while they are being posted */
-    int32_t status;
-    struct hws__multi_part *headers;
-    ucp_dt_iov_t *iov;
-    struct hws__multi_wire wire; /* the list follows: last member */
-};
-
-/* What is to be sent, summed up. */
-struct plan {
-    const hws_segment *segments;
-    uint64_t count;
-    uint64_t total;
-    uint64_t gathered; /* bytes */
-    uint32_t large;    /* parts of their own */
-    bool within;       /* the gathered segments travel in the list */
-};
-
-static bool is_own(const hws_segment *s)
-{
-    return s->length != 0 && (s->memory_kind != HWS_MEMORY_HOST || s->length >= HWS__MULTI_LARGE);
-}
-
-/* Whether UCX can handle the segment's memory. */
-static int32_t check_kind(const struct hws__post *p, const hws_segment *s)
-{
-    uint32_t kind = s->memory_kind;
-
-    return kind == HWS_MEMORY_HOST || s->length == 0
-               ? HWS_OK
-               : hws__cuda_check(p->worker->context, p->source, s->base, &kind);
-}
-
-static int32_t make_plan(struct plan *plan, const struct hws__post *p)
-{
-    int32_t r;
-
-    *plan = (struct plan){.segments = p->header, .count = p->mask};
-    for (uint64_t i = 0; i < plan->count; i++) {
-        const hws_segment *s = &plan->segments[i];
-
-        if (s->length > HWS__ENTRY_LENGTH || (s->base == NULL && s->length != 0) ||
-            (s->memory_kind >= HWS__ENTRY_KIND_UNKNOWN && s->memory_kind != HWS_MEMORY_UNKNOWN) ||
-            plan->total + s->length < plan->total) {
-            return hws__fail(HWS_E_INVALID, p->source, "segment %llu", (unsigned long long)i);
-        }
-        if ((r = check_kind(p, s)) < 0) {
-            return r;
-        }
-        plan->total += s->length;
-        if (is_own(s)) {
-            plan->large++;
-        } else {
-            plan->gathered += s->length;
-        }
-    }
-    plan->within = plan->gathered <= p->am_id;
-    return HWS_OK;
-}
-
-/* The list, and behind it the gathered data if that travels along. */
-static void write_list(struct hws__multi_wire *to, const struct plan *plan, uint64_t tag,
-                       uint64_t sequence)
-{
-    uint64_t *entries = (uint64_t *)(void *)(to + 1);
-    char *data = (char *)(entries + plan->count);
-
-    *to = (struct hws__multi_wire){.tag = tag,
-                                   .sequence = sequence,
-                                   .total = plan->total,
-                                   .count = (uint32_t)plan->count,
-                                   .flags = plan->within ? HWS__MULTI_DATA : 0};
-    for (uint64_t i = 0; i < plan->count; i++) {
-        const hws_segment *s = &plan->segments[i];
-        bool own = is_own(s);
-
-        entries[i] = hws__entry(s, own);
-        if (!own && plan->within && s->length != 0) {
-            memcpy(data, s->base, s->length);
-            data += s->length;
-        }
-    }
-}
-
-static uint64_t list_bytes(const struct plan *plan)
-{
-    return sizeof(struct hws__multi_wire) + hws__multi_entries(plan->count, 0) +
-           (plan->within ? plan->gathered : 0);
-}
 
 /* The worker's memory for a list on its way into UCX. Null: no memory. */
 static void *scratch(struct hws__worker *w, uint64_t bytes)
@@ -157,9 +63,9 @@ static int32_t post_list(struct hws__post *p, struct hws__op *op, uint64_t bytes
 }
 
 /* Everything in one UCX message. */
-static int32_t send_list(struct hws__post *p, const struct plan *plan)
+static int32_t send_list(struct hws__post *p, const struct hws__multi_layout *layout)
 {
-    uint64_t bytes = list_bytes(plan);
+    uint64_t bytes = hws__multi_layout_bytes(layout);
     void *list = scratch(p->worker, bytes);
     struct hws__op *op;
 
@@ -170,7 +76,7 @@ static int32_t send_list(struct hws__post *p, const struct plan *plan)
     if ((op = hws__op_next(p)) == NULL) {
         return HWS_E_TOO_MANY;
     }
-    write_list(list, plan, p->tag, p->ep->multi_sent + 1);
+    hws__multi_layout_write(list, layout, p->tag, p->ep->multi_sent + 1);
     return post_list(p, op, bytes);
 }
 
@@ -211,172 +117,6 @@ static inline uint64_t write_small(const struct hws__endpoint *ep, uint64_t tag,
     return total != 0 ? list + total : 0;
 }
 
-/* UCX has done one of the messages. */
-static void part_sent(void *request, ucs_status_t status, void *user_data)
-{
-    struct outgoing *out = user_data;
-    struct hws__op *op = out->op;
-    int32_t code = hws__from_ucx(status);
-
-    hws__ucx.ucp_request_free(request);
-    if (atomic_load(&out->uworker->destroying)) {
-        return; /* on the background thread; the owner ends it, see hws__op_orphans() */
-    }
-    if (code < 0 && out->status == HWS_OK) {
-        out->status = code;
-    }
-    if (--out->left != 0) {
-        return;
-    }
-    code = out->status;
-    hws__op_unhold(op);
-    hws__op_finish(op, code < 0 ? hws__op_cause(op, code) : code);
-}
-
-/* Hand one message to UCX. */
-static void post_part(struct hws__endpoint *ep, struct outgoing *out, unsigned am_id,
-                      const void *header, const void *buffer, uint64_t count,
-                      ucp_request_param_t *param)
-{
-    ucs_status_ptr_t r;
-
-    param->user_data = out;
-    param->cb.send = part_sent;
-    param->flags |= ep->send_flags;
-    out->left++;
-    r = hws__ucx.ucp_am_send_nbx(ep->ucx, am_id, header,
-                                 header != NULL ? sizeof(struct hws__multi_part) : 0, buffer, count,
-                                 param);
-    if (UCS_PTR_IS_PTR(r)) {
-        return;
-    }
-    out->left--;
-    if (r != NULL && out->status == HWS_OK) {
-        hws__refused_by_ucx(ep->uworker);
-        out->status = hws__from_ucx(UCS_PTR_STATUS(r));
-    }
-}
-
-static void post_own(struct hws__endpoint *ep, struct outgoing *out, uint64_t i,
-                     const hws_segment *s)
-{
-    uint32_t kind = s->memory_kind;
-    bool known;
-
-    if (kind == HWS_MEMORY_UNKNOWN) {
-        (void)hws__cuda_kind(ep->obj.id, s->base, &kind, &known); /* it could tell: make_plan() */
-    }
-    ucp_request_param_t param = {
-        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                        UCP_OP_ATTR_FIELD_FLAGS |
-                        (kind != HWS_MEMORY_UNKNOWN ? UCP_OP_ATTR_FIELD_MEMORY_TYPE : 0u),
-        .flags = UCP_AM_SEND_FLAG_RNDV,
-        .memory_type = (ucs_memory_type_t)kind};
-
-    *out->headers = (struct hws__multi_part){.sequence = out->sequence, .index = (uint32_t)i};
-    post_part(ep, out, HWS__AM_MULTI_PART, out->headers++, s->base, s->length, &param);
-}
-
-static void post_gathered(struct hws__endpoint *ep, struct outgoing *out, const struct plan *plan)
-{
-    ucp_request_param_t param = {.op_attr_mask =
-                                     UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                                     UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_DATATYPE |
-                                     UCP_OP_ATTR_FIELD_MEMORY_TYPE,
-                                 .flags = UCP_AM_SEND_FLAG_RNDV,
-                                 .datatype = ucp_dt_make_iov(),
-                                 .memory_type = UCS_MEMORY_TYPE_HOST};
-    uint64_t n = 0;
-
-    for (uint64_t i = 0; i < plan->count; i++) {
-        const hws_segment *s = &plan->segments[i];
-
-        if (!is_own(s) && s->length != 0) {
-            out->iov[n++] = (ucp_dt_iov_t){s->base, s->length};
-        }
-    }
-    *out->headers = (struct hws__multi_part){.sequence = out->sequence, .index = HWS__MULTI_GATHER};
-    post_part(ep, out, HWS__AM_MULTI_PART, out->headers++, out->iov, n, &param);
-}
-
-/* The record, with its list, room for the headers of the parts and for the gathered pieces. */
-static struct outgoing *outgoing_new(const struct hws__post *p, const struct plan *plan)
-{
-    uint64_t list = (list_bytes(plan) + 7) & ~UINT64_C(7);
-    uint64_t headers = (plan->large + 1) * sizeof(struct hws__multi_part);
-    uint64_t iov = plan->within ? 0 : plan->count * sizeof(ucp_dt_iov_t);
-    struct outgoing *out = malloc(offsetof(struct outgoing, wire) + list + headers + iov);
-
-    if (out == NULL) {
-        hws__fail(HWS_E_NO_MEMORY, p->source, "list of %llu segments",
-                  (unsigned long long)plan->count);
-        return NULL;
-    }
-    *out = (struct outgoing){.uworker = p->ep->uworker, .sequence = p->ep->multi_sent + 1};
-    out->headers = (struct hws__multi_part *)(void *)((char *)&out->wire + list);
-    out->iov = (ucp_dt_iov_t *)(void *)((char *)out->headers + headers);
-    write_list(&out->wire, plan, p->tag, out->sequence);
-    return out;
-}
-
-/* The messages are with UCX: the operation waits for them, or is done. */
-static int32_t settle(struct hws__post *p, struct hws__op *op, struct outgoing *out)
-{
-    if (out->status < 0) {
-        /* A list without its parts: the peer would wait for ever. */
-        hws__endpoint_fail(p->ep, out->status, "a multi-buffer message was cut off: %s",
-                           hws_error_text(out->status));
-    }
-    if (--out->left == 0) {
-        p->done_status = out->status;
-        free(out);
-        return HWS_DONE;
-    }
-    op = hws__op_take(p);
-    free(op->extra); /* the segments of a submission */
-    op->extra = out;
-    out->op = op;
-    hws__op_hold(op, out->uworker, NULL);
-    return HWS_OK;
-}
-
-static int32_t send_parts(struct hws__post *p, const struct plan *plan)
-{
-    ucp_request_param_t param = {.op_attr_mask =
-                                     UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                                     UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE,
-                                 .flags = UCP_AM_SEND_FLAG_EAGER,
-                                 .memory_type = UCS_MEMORY_TYPE_HOST};
-    struct hws__op *op = hws__op_next(p);
-    struct hws__endpoint *ep = p->ep;
-    struct outgoing *out;
-
-    if (op == NULL) {
-        return HWS_E_TOO_MANY;
-    }
-    if ((out = outgoing_new(p, plan)) == NULL) {
-        return HWS_E_NO_MEMORY;
-    }
-    out->left = 1;
-    post_part(ep, out, HWS__AM_MULTI, NULL, &out->wire, list_bytes(plan), &param);
-    if (out->status < 0) {
-        int32_t status = out->status;
-
-        free(out);
-        return hws__fail(status, p->source, "%s", hws_error_text(status));
-    }
-    ep->multi_sent++;
-    if (!plan->within) {
-        post_gathered(ep, out, plan);
-    }
-    for (uint64_t i = 0; i < plan->count; i++) {
-        if (is_own(&plan->segments[i])) {
-            post_own(ep, out, i, &plan->segments[i]);
-        }
-    }
-    return settle(p, op, out);
-}
-
 static int32_t check_limits(const struct hws__post *p, uint64_t total)
 {
     const struct hws__endpoint *ep = p->ep;
@@ -398,18 +138,10 @@ static int32_t may_go(struct hws__post *p, uint64_t price)
                : hws__credit_wait(p, HWS__CREDIT_MULTI, price);
 }
 
-/* What a message costs its receiver while it waits. */
-static uint64_t price_of(const struct plan *plan)
-{
-    uint64_t parts = (uint64_t)plan->large + (plan->within ? 0 : 1);
-
-    return list_bytes(plan) + parts * HWS__CREDIT_PART;
-}
-
 static int32_t send_any(struct hws__post *p, uint64_t *total, uint64_t *price)
 {
     struct hws__op *op;
-    struct plan plan;
+    struct hws__multi_layout layout;
     int32_t r;
 
     if ((*price = write_small(p->ep, p->tag, p->header, p->mask, p->am_id, total)) != 0) {
@@ -427,15 +159,16 @@ static int32_t send_any(struct hws__post *p, uint64_t *total, uint64_t *price)
             return (op = hws__op_next(p)) == NULL ? HWS_E_TOO_MANY : post_list(p, op, *price);
         }
     }
-    if ((r = make_plan(&plan, p)) < 0 || (r = check_limits(p, plan.total)) < 0) {
+    if ((r = hws__multi_layout_of(&layout, p)) < 0 || (r = check_limits(p, layout.total)) < 0) {
         return r;
     }
-    *total = plan.total;
-    *price = price_of(&plan);
+    *total = layout.total;
+    *price = hws__multi_layout_price(&layout);
     if ((r = may_go(p, *price)) != HWS_DONE) {
         return r;
     }
-    return plan.large == 0 && plan.within ? send_list(p, &plan) : send_parts(p, &plan);
+    return layout.large == 0 && layout.within ? send_list(p, &layout)
+                                              : hws__multi_send_parts(p, &layout);
 }
 
 static int32_t multi_send_run(struct hws__post *p)
@@ -545,19 +278,4 @@ int32_t hws_multi_send(hws_id endpoint, uint64_t tag, const hws_segment *segment
                          (unsigned long long)count);
     }
     return hws__post(&p, opts, op);
-}
-
-void hws__multi_refused(struct hws__endpoint *ep, uint64_t sequence, int32_t code)
-{
-    for (struct hws__list *n = ep->ops.next; n != &ep->ops; n = n->next) {
-        struct hws__op *op = hws__container(n, struct hws__op, link);
-        struct outgoing *out = op->extra;
-
-        /* One whose list is all there is has the list there and a request of UCX's, not this record. */
-        if (op->kind == HWS_EVENT_MULTI_SEND && op->stage == HWS__STAGE_UCX && op->ucx == NULL &&
-            out->sequence == sequence) {
-            out->status = code < 0 ? code : HWS_E_TOO_BIG;
-            return;
-        }
-    }
 }
