@@ -11,11 +11,13 @@
 
 bool hws__isolated_reserve(struct hws__context *c)
 {
-    uint32_t now_used = atomic_load(&c->isolated), cap;
-    uint64_t now = hws__now();
-    const char *why = "";
+    uint32_t now_used, cap;
+    const char *why = "what the machine bore a moment ago";
+    uint64_t now;
 
     pthread_mutex_lock(&c->lock);
+    now_used = atomic_load(&c->isolated); /* only less until the lock is left */
+    now = hws__now();
     if (now - c->cap_time > CAP_AGE_NS) {
         c->cap_time = now;
         c->cap_further = hws__isolated_cap(c->dev_shm, &why);
