@@ -191,7 +191,11 @@ bool hws__flush_sends(const struct hws__endpoint *ep, uint64_t sequence);
 /** End all operations that have not reached UCX. */
 void hws__endpoint_end_matching(struct hws__endpoint *ep, int32_t status);
 
-/** Dial (connect.c): next address, or the end of the attempt. */
+/** Dial (dial.c): resolve the name first. */
+void hws__dial_resolve(struct hws__endpoint *ep);
+/** Why an endpoint does not try shared memory. */
+uint32_t hws__dial_tcp_reason(const struct hws__endpoint *ep);
+/** Next address, or the end of the attempt. */
 void hws__dial(struct hws__endpoint *ep);
 void hws__dial_on(struct hws__endpoint *ep, struct hws__uworker *u);
 /** Open a raw endpoint when UCX has connected it. Owner only. */

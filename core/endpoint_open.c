@@ -79,3 +79,37 @@ void hws__endpoint_opened(struct hws__endpoint *ep)
         hws__endpoint_end_connect(ep, HWS_OK);
     }
 }
+
+/*
+ * UCX says that a raw endpoint is connected by completing a flush. Nobody may send on one before, on either side: what
+ * waits in UCX while the connection changes from TCP to shared memory goes as a short message of TCP's, which 1.22 writes
+ * over several slots of the peer's queue and 1.13 fails as invalid.
+ */
+static void raw_connected(struct hws__endpoint *ep, ucs_status_t status)
+{
+    if (status == UCS_OK && ep->phase == HWS__PHASE_HELLO && !ep->failed) {
+        hws__endpoint_opened(ep);
+    } else {
+        hws__endpoint_attend(ep);
+    }
+}
+
+void hws__raw_heard(struct hws__endpoint *ep)
+{
+    if (ep->phase == HWS__PHASE_HELLO && !ep->failed) {
+        hws__endpoint_opened(ep);
+    }
+}
+
+void hws__raw_start(struct hws__endpoint *ep)
+{
+    int32_t r = hws__endpoint_ucx_flush(ep, raw_connected);
+
+    if (r == HWS_DONE) {
+        hws__endpoint_opened(ep);
+    } else if (r < 0 && ep->server) {
+        hws__endpoint_fail(ep, r, "accept: %s", hws_error_text(r));
+    } else if (r < 0) {
+        hws__dial_failed(ep, r);
+    }
+}
