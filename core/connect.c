@@ -3,6 +3,7 @@
  */
 #include "endpoint.h"
 #include "address.h"
+#include "dial.h"
 #include "error.h"
 #include "guard.h"
 #include "heap.h"

@@ -65,9 +65,6 @@ struct hws__context {
 };
 
 struct hws__context *hws__context_find(hws_id id, int32_t *error);
-/** Reserve one isolated worker. False: the cap is reached. Any thread. */
-bool hws__isolated_reserve(struct hws__context *c);
-void hws__isolated_unreserve(struct hws__context *c);
 /**
  * The UCX context without shared memory that has the devices of now, made if needed; null on failure. It stays until
  * hws__tcp_context_leave(). Background thread.

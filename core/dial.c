@@ -1,7 +1,7 @@
 /*
  * The client's way to its peer: resolve, find a UCX worker, dial, fall back.
  */
-#include "endpoint.h"
+#include "dial.h"
 #include "acceptor.h"
 #include "address.h"
 #include "cm_socket.h"
@@ -9,6 +9,7 @@
 #include "gate.h"
 #include "hello.h"
 #include "host.h"
+#include "isolated.h"
 #include "late_device.h"
 #include "log.h"
 #include "lookup.h"

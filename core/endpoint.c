@@ -3,6 +3,7 @@
  */
 #include "endpoint.h"
 #include "error.h"
+#include "isolated.h"
 #include "plan.h"
 #include "progress.h"
 #include "rkey.h"

@@ -191,32 +191,15 @@ bool hws__flush_sends(const struct hws__endpoint *ep, uint64_t sequence);
 /** End all operations that have not reached UCX. */
 void hws__endpoint_end_matching(struct hws__endpoint *ep, int32_t status);
 
-/** Dial (dial.c): resolve the name first. */
-void hws__dial_resolve(struct hws__endpoint *ep);
-/** Why an endpoint does not try shared memory. */
-uint32_t hws__dial_tcp_reason(const struct hws__endpoint *ep);
-/** Next address, or the end of the attempt. */
-void hws__dial(struct hws__endpoint *ep);
-void hws__dial_on(struct hws__endpoint *ep, struct hws__uworker *u);
 /** Open a raw endpoint when UCX has connected it. Owner only. */
 void hws__raw_start(struct hws__endpoint *ep);
 /** Its peer, which is further, has sent something. Owner only. */
 void hws__raw_heard(struct hws__endpoint *ep);
 /** A connect that was submitted did not run, or failed: its endpoint never was. Owner only. */
 void hws__connect_refused(struct hws__post *p);
-void hws__dial_failed(struct hws__endpoint *ep, int32_t status);
 
-/** Where the connection goes: needs one UCX worker (isolated.c). */
-void hws__uworker_request(struct hws__endpoint *ep);
-void hws__uworker_unrequest(struct hws__endpoint *ep);
-/** Give back an isolated worker that was asked for and not used. */
-void hws__spares_return(struct hws__worker *w, struct hws__uworker *u);
 /** Close an endpoint of UCX (null: none) by force; the UCX worker may leave with it. */
 void hws__uworker_cut(struct hws__uworker *u, ucp_ep_h ucx);
-/** Order spares up to the number wanted, to be made not before `delay_ns` from now. */
-void hws__spares_fill(struct hws__worker *w, uint64_t delay_ns);
-/** An endpoint or a listener has left: what is kept for the next goes after a while if none comes (idle.c). */
-void hws__worker_unused(struct hws__worker *w);
 
 /** Messages handed to UCX. */
 static inline uint64_t hws__endpoint_sent(const struct hws__endpoint *ep)

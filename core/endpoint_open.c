@@ -2,6 +2,7 @@
  * An endpoint opens: everything is exchanged, and whoever waits for it is told.
  */
 #include "endpoint_phase.h"
+#include "dial.h"
 #include "listener.h"
 #include "lost.h"
 #include "sockets.h"

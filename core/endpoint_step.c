@@ -2,6 +2,7 @@
  * What an endpoint does after a sweep that found something for it: late phases, failures, and the way to its end.
  */
 #include "endpoint_phase.h"
+#include "dial.h"
 #include "error.h"
 #include "hello.h"
 #include "listener.h"

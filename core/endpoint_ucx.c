@@ -4,6 +4,7 @@
 #include "endpoint.h"
 #include "cm_socket.h"
 #include "error.h"
+#include "isolated.h"
 #include "lanes.h"
 #include "late_cut.h"
 #include "lookup.h"

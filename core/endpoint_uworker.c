@@ -3,8 +3,10 @@
  */
 #include "acceptor.h"
 #include "cm_socket.h"
+#include "dial.h"
 #include "endpoint.h"
 #include "error.h"
+#include "isolated.h"
 #include "listener.h"
 #include "ucx_loader.h"
 

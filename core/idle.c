@@ -4,6 +4,7 @@
  * a segment of shared memory. The next connection makes what it needs, as the first one did.
  */
 #include "endpoint.h"
+#include "isolated.h"
 #include "job.h"
 #include "progress.h"
 #include "time.h"

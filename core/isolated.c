@@ -2,8 +2,8 @@
  * Which UCX worker a connection gets: its own if the peer may use shared memory, the TCP-only one
  * if it must not, the main one if it cannot.
  */
+#include "isolated.h"
 #include "acceptor.h"
-#include "endpoint.h"
 #include "error.h"
 #include "job.h"
 #include "log.h"

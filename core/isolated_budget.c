@@ -1,7 +1,7 @@
 /*
  * The budget of isolated workers: how many the machine bears, and the user allows.
  */
-#include "context.h"
+#include "isolated.h"
 #include "host.h"
 #include "log.h"
 #include "time.h"

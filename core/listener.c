@@ -8,6 +8,7 @@
 #include "error.h"
 #include "guard.h"
 #include "hello.h"
+#include "isolated.h"
 #include "options.h"
 #include "own.h"
 #include "progress.h"

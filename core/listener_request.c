@@ -6,6 +6,7 @@
 #include "cm_socket.h"
 #include "endpoint.h"
 #include "hello.h"
+#include "isolated.h"
 #include "late_device.h"
 #include "log.h"
 #include "progress.h"

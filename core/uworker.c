@@ -7,6 +7,7 @@
 #include "gate.h"
 #include "hello.h"
 #include "host.h"
+#include "isolated.h"
 #include "job.h"
 #include "log.h"
 #include "lost.h"

@@ -1,5 +1,6 @@
 #include "waddress.h"
 #include "blob.h"
+#include "dial.h"
 #include "error.h"
 #include "guard.h"
 #include "hello.h"

@@ -38,15 +38,4 @@ void *hws__address_own(struct hws__uworker *u, uint64_t room, uint64_t *length);
 /** UCX's address in what a peer sent, malloc'ed; null if it is damaged: UCX itself checks nothing. */
 void *hws__address_peer(const void *bytes, uint64_t length);
 
-/** UCX's endpoint on u to an address, for `ep` (dial.c). */
-ucs_status_t hws__address_ep(struct hws__endpoint *ep, struct hws__uworker *u, const void *address,
-                             ucp_ep_h *out);
-/** Dial the address of an endpoint (dial.c). */
-void hws__dial_address(struct hws__endpoint *ep, struct hws__uworker *u, const void *address);
-/** Post the connect operation of an endpoint that is filled in; `start` begins it, under ownership. */
-int32_t hws__connect_post(struct hws__endpoint *ep, void (*start)(struct hws__endpoint *),
-                          const hws_op_opts *opts, hws_id *out, hws_id *op);
-/** Take the options of an endpoint over. */
-int32_t hws__endpoint_options(struct hws__endpoint *ep, const hws_endpoint_opts *o);
-
 #endif

@@ -1,6 +1,7 @@
 /*
  * A worker closes: its listeners and endpoints first, then what is left, and last its memory.
  */
+#include "isolated.h"
 #include "worker.h"
 #include "endpoint.h"
 #include "listener.h"

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "context.h"
+#include "isolated.h"
 
 #define ROUNDS 100000
 
