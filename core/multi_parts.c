@@ -1,10 +1,176 @@
 /*
- * Multi-buffer messages: the parts of one that is received are fetched, and the last one ends its operation.
+ * Multi-buffer messages: the parts of one as they arrive, wait for its receive, are fetched, and end its operation.
  */
 #include "multi_recv.h"
 #include "error.h"
 #include "post.h"
 #include "ucx_loader.h"
+#include <string.h>
+
+/* Note a part; false if it is none of the message's, or comes twice. */
+static bool note_part(struct hws__multi *x, const struct hws__message *part)
+{
+    uint64_t i = part->tag, bit = UINT64_C(1) << (i % 64);
+
+    if (i == HWS__MULTI_GATHER) {
+        if (x->inline_at != 0 || x->gathered == 0 || x->seen_gathered ||
+            part->length != x->gathered) {
+            return false;
+        }
+        x->seen_gathered = true;
+    } else {
+        if (i >= x->detail.count || !hws__multi_own(x, i) || (x->seen[i / 64] & bit) != 0 ||
+            part->length != x->segments[i].length) {
+            return false;
+        }
+        x->seen[i / 64] |= bit;
+    }
+    x->part_arrived++;
+    return true;
+}
+
+/* Give a part to its message; false if nobody wants it. */
+static bool add_part(struct hws__endpoint *ep, struct hws__multi *x, struct hws__message *part)
+{
+    if (x->status < 0) {
+        return false;
+    }
+    if (!note_part(x, part)) {
+        hws__endpoint_fail(ep, HWS_E_PROTOCOL, "a damaged part of a multi-buffer message");
+        return false;
+    }
+    if (x->left != 0) {
+        hws__multi_part_fetch(x, part);
+    } else {
+        hws__list_append(&x->parts, &part->order_ep);
+    }
+    return true;
+}
+
+/* The message of a number. Its list came just before, as a rule. */
+static struct hws__multi *find(struct hws__endpoint *ep, uint64_t sequence)
+{
+    for (struct hws__list *n = ep->multis.prev; n != &ep->multis; n = n->prev) {
+        struct hws__multi *x = hws__container(n, struct hws__multi, link);
+
+        if (x->sequence == sequence) {
+            return x;
+        }
+    }
+    return NULL;
+}
+
+/* A part whose list is still to come; false if it was received, refused or dropped. */
+static bool keep_early(struct hws__endpoint *ep, struct hws__message *part)
+{
+    if (part->sequence <= ep->multi_received) {
+        return false;
+    }
+    if (ep->multi_early_count == HWS__MULTI_EARLY) {
+        hws__endpoint_fail(ep, HWS_E_PROTOCOL, "parts of messages that never came");
+        return false;
+    }
+    ep->multi_early_count++;
+    hws__list_append(&ep->multi_early, &part->order_ep);
+    return true;
+}
+
+void hws__multi_add_early(struct hws__endpoint *ep, struct hws__multi *x)
+{
+    for (struct hws__list *n = ep->multi_early.next, *next; n != &ep->multi_early; n = next) {
+        struct hws__message *part = hws__container(n, struct hws__message, order_ep);
+
+        next = n->next;
+        if (part->sequence == x->sequence) {
+            hws__list_remove(n);
+            ep->multi_early_count--;
+            if (!add_part(ep, x, part)) {
+                hws__message_release(part);
+            }
+        }
+    }
+}
+
+ucs_status_t hws__multi_part_cb(void *arg, const void *header, size_t header_length, void *data,
+                                size_t length, const ucp_am_recv_param_t *param)
+{
+    struct hws__uworker *u = arg;
+    struct hws__endpoint *ep = hws__am_sender(u, param);
+    struct hws__multi_part h;
+    struct hws__message *part;
+    struct hws__multi *x;
+
+    if (ep == NULL || !ep->hello_done || ep->failed) {
+        HWS__COUNT(u->worker, am_dropped, 1);
+        return UCS_OK;
+    }
+    if (header_length != sizeof h || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0) {
+        hws__endpoint_fail(ep, HWS_E_PROTOCOL, "a damaged part of a multi-buffer message");
+        return UCS_OK;
+    }
+    memcpy(&h, header, sizeof h);
+    if ((part = hws__message_take(u->worker, HWS_KIND_BUFFER)) == NULL) {
+        hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory for a multi-buffer message");
+        return UCS_OK;
+    }
+    ep->traffic.in[HWS_TRAFFIC_MULTI].bytes += length;
+    hws__message_fill(part, u, data, length, param->recv_attr);
+    part->ep = ep;
+    part->ep_id = ep->obj.id;
+    part->tag = h.index;
+    part->sequence = h.sequence;
+    x = find(ep, h.sequence);
+    if (x != NULL ? add_part(ep, x, part) : keep_early(ep, part)) {
+        return UCS_INPROGRESS;
+    }
+    /* UCX drops it, and the sender completes. Inside its own callback it must not be released. */
+    part->desc = NULL;
+    part->uworker = NULL;
+    hws__list_remove(&part->held);
+    hws__message_release(part);
+    return UCS_OK;
+}
+
+/* Waiting messages that will never be whole, or whose data can no longer be fetched. */
+static void drop_waiting(struct hws__endpoint *ep)
+{
+    struct hws__list *head = &ep->multi_scope.arrived;
+
+    for (struct hws__list *n = head->next, *next; n != head; n = next) {
+        struct hws__message *m = hws__container(n, struct hws__message, order_ep);
+
+        next = n->next;
+        if (m->multi->part_count != 0) {
+            hws__message_release(m);
+        }
+    }
+}
+
+void hws__multi_lost(struct hws__endpoint *ep)
+{
+    struct hws__list *n;
+
+    drop_waiting(ep);
+    while ((n = hws__list_pop(&ep->multi_early)) != NULL) {
+        hws__message_release(hws__container(n, struct hws__message, order_ep));
+    }
+    ep->multi_early_count = 0;
+    while ((n = hws__list_pop(&ep->multis)) != NULL) {
+        struct hws__multi *x = hws__container(n, struct hws__multi, link);
+        uint32_t missing = x->part_count - x->part_arrived;
+
+        hws__multi_drop_parts(x);
+        if (x->status == HWS_OK && (x->left == 0 || missing != 0)) {
+            x->status = ep->failed        ? ep->status
+                        : ep->peer_closed ? HWS_E_PEER_CLOSED
+                                          : HWS_E_CANCELED;
+        }
+        if (x->left != 0 && missing != 0) {
+            x->left -= missing - 1;
+            hws__multi_part_done(x, x->status);
+        }
+    }
+}
 
 const hws_multi_detail *hws__multi_hand_out(struct hws__multi *x)
 {

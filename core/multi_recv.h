@@ -1,11 +1,23 @@
 /*
- * Multi-buffer messages on the receiver's side: what multi_recv.c, multi_fetch.c, multi_place.c and multi_parts.c share.
- * Owner only.
+ * Multi-buffer messages on the receiver's side: what multi.c, multi_record.c, multi_recv.c, multi_fetch.c, multi_place.c
+ * and multi_parts.c share. Owner only.
  */
 #ifndef HWS_CORE_MULTI_RECV_H
 #define HWS_CORE_MULTI_RECV_H
 
 #include "multi.h"
+
+/** A record with room for `count` segments, of no message yet. Null: no memory. */
+struct hws__multi *hws__multi_new(struct hws__worker *w, uint64_t count);
+/** Give back one that no message has. */
+void hws__multi_free(struct hws__worker *w, struct hws__multi *x);
+/** Segments whose data came with the list are in place. */
+void hws__multi_place_inline(struct hws__multi *x);
+
+/** Take the parts that were faster than their list. */
+void hws__multi_add_early(struct hws__endpoint *ep, struct hws__multi *x);
+/** Release the parts that nobody fetched. */
+void hws__multi_drop_parts(struct hws__multi *x);
 
 /**
  * Memory for every segment, by `want`. Not inside UCX. A code also if the user's hook has ended the
