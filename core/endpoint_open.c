@@ -83,8 +83,8 @@ void hws__endpoint_opened(struct hws__endpoint *ep)
 
 /*
  * UCX says that a raw endpoint is connected by completing a flush. Nobody may send on one before, on either side: what
- * waits in UCX while the connection changes from TCP to shared memory goes as a short message of TCP's, which 1.22 writes
- * over several slots of the peer's queue and 1.13 fails as invalid.
+ * waits in UCX while the connection changes from TCP to shared memory goes as a short message of TCP's, which 1.22
+ * writes over several slots of the peer's queue and 1.13 fails as invalid.
  */
 static void raw_connected(struct hws__endpoint *ep, ucs_status_t status)
 {

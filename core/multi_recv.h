@@ -1,6 +1,6 @@
 /*
- * Multi-buffer messages on the receiver's side: what multi.c, multi_record.c, multi_recv.c, multi_fetch.c, multi_place.c
- * and multi_parts.c share. Owner only.
+ * Multi-buffer messages on the receiver's side: what the files multi.c, multi_record.c, multi_recv.c, multi_fetch.c,
+ * multi_place.c and multi_parts.c share. Owner only.
  */
 #ifndef HWS_CORE_MULTI_RECV_H
 #define HWS_CORE_MULTI_RECV_H

@@ -40,7 +40,7 @@ bool hws__upgrade_wanted(const struct hws__endpoint *ep);
 bool hws__upgrade_by_tcp(const struct hws__endpoint *ep);
 /** Client: the TCP connection is on its way; ask for an isolated worker, then send the hello. */
 void hws__upgrade_start(struct hws__endpoint *ep);
-/** What start() or decide() asked for came; null: there is none. */
+/** What hws__upgrade_start() or hws__upgrade_decide() asked for came; null: there is none. */
 void hws__upgrade_uworker(struct hws__endpoint *ep, struct hws__uworker *u);
 
 /** Server, in UCX callbacks: the hello offers an address. */
