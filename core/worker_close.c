@@ -125,12 +125,16 @@ int32_t hws__worker_close(hws_id id)
         hws__ask(w, &w->obj, id, HWS__ASKED_CLOSE);
         return HWS_OK;
     }
-    close_command(w, NULL);
+    if (atomic_load(&w->obj.id) == id) {
+        close_command(w, NULL);
+    } else {
+        r = hws__id_error(&hws__objects, id, HWS_KIND_WORKER);
+    }
     hws__disown(w, nested);
     if (!nested) {
         hws__wake(w);
     }
-    return HWS_OK;
+    return r;
 }
 
 /* Operations of the worker itself end with it. */

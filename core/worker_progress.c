@@ -107,6 +107,10 @@ int32_t hws_worker_arm(hws_id id)
     if (!hws__own_try(w)) {
         return hws__fail(HWS_E_BUSY, id, "another thread makes progress");
     }
+    if (atomic_load(&w->obj.id) != id) {
+        hws__own_release(w);
+        return hws__id_error(&hws__objects, id, HWS_KIND_WORKER);
+    }
     r = hws__arm(w);
     hws__own_release(w);
     return r == HWS_OK ? r : hws__fail(r, id, "there is work");
