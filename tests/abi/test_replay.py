@@ -82,7 +82,10 @@ class Replay(unittest.TestCase):
         return {name: int(code) for name, code in (line.split("\t") for line in done.stdout.splitlines())}
 
     def test_swig_python(self) -> None:
-        hawser = swig_module.load()
+        try:
+            hawser = swig_module.load()
+        except SystemExit:
+            self.skipTest("the SWIG module for Python was not built")
         from hawser._errors import HawserError
 
         ids = living_and_stale(hawser)
