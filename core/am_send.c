@@ -36,6 +36,24 @@ static int32_t build_header(struct hws__post *p, struct hws__op *op, char **out)
     return HWS_OK;
 }
 
+/* header: prefix and header; null: the message has none, and its id is one of UCX's. */
+static ucs_status_ptr_t hand_to_ucx(const struct hws__post *p, const char *header,
+                                    const void *buffer, const ucp_request_param_t *param)
+{
+    const struct hws__endpoint *ep = p->ep;
+
+    if (header == NULL) {
+        return hws__ucx.ucp_am_send_nbx(ep->ucx, HWS__AM_DIRECT + p->am_id, NULL, 0, buffer,
+                                        p->length, param);
+    }
+    if (ep->raw) {
+        return hws__ucx.ucp_am_send_nbx(ep->ucx, p->am_id, header + HWS__AM_PREFIX, p->mask, buffer,
+                                        p->length, param);
+    }
+    return hws__ucx.ucp_am_send_nbx(ep->ucx, HWS__AM_USER, header, p->mask + HWS__AM_PREFIX, buffer,
+                                    p->length, param);
+}
+
 static int32_t am_send_run(struct hws__post *p)
 {
     uint64_t bytes = hws__bytes(p->buffer, p->length, p->opts->flags);
@@ -44,6 +62,7 @@ static int32_t am_send_run(struct hws__post *p)
     bool direct = !ep->raw && p->mask == 0 && p->am_id < HWS__AM_DIRECTS;
     struct hws__op *op;
     char *header = NULL;
+    void *extra;
     int32_t r;
 
     if (!ep->open && ep->credit.resumed != p) {
@@ -69,25 +88,13 @@ static int32_t am_send_run(struct hws__post *p)
     } else if (p->opts->flags & HWS_OP_RNDV) {
         param.flags |= UCP_AM_SEND_FLAG_RNDV;
     }
-    {
-        void *extra = op->extra;
-        void *buffer = hws__op_buffer(p, op);
-
-        r = hws__op_posted(
-            p, op, ep->uworker,
-            direct ? hws__ucx.ucp_am_send_nbx(ep->ucx, HWS__AM_DIRECT + p->am_id, NULL, 0, buffer,
-                                              p->length, &param)
-            : ep->raw
-                ? hws__ucx.ucp_am_send_nbx(ep->ucx, p->am_id, header + HWS__AM_PREFIX, p->mask,
-                                           buffer, p->length, &param)
-                : hws__ucx.ucp_am_send_nbx(ep->ucx, HWS__AM_USER, header, p->mask + HWS__AM_PREFIX,
-                                           buffer, p->length, &param));
-        if (r == HWS_OK) {
-            op->extra = extra;
-        } else if (p->op == NULL) {
-            free(extra);
-            op->extra = NULL;
-        }
+    extra = op->extra;
+    r = hws__op_posted(p, op, ep->uworker, hand_to_ucx(p, header, hws__op_buffer(p, op), &param));
+    if (r == HWS_OK) {
+        op->extra = extra;
+    } else if (p->op == NULL) {
+        free(extra);
+        op->extra = NULL;
     }
     p->done_tag = p->am_id;
     return hws__post_sent(p, op, r, HWS_TRAFFIC_AM, HWS__CREDIT_AM, bytes, p->mask);
