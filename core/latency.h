@@ -1,7 +1,7 @@
 /*
  * Times of operations: for one (HWS_OP_TIMED), and histograms by kind (HWS_WORKER_LATENCY).
  *
- * An operation whose time is taken goes the way of a submission (post.c), so that the others pay
+ * An operation whose time is taken goes the way of a submission (submission.c), so that the others pay
  * nothing for it: `started_at` marks it, and hws__worker.watching has its end looked at.
  */
 #ifndef HWS_CORE_LATENCY_H

@@ -113,7 +113,7 @@ struct hws__op {
         char header[HWS__OP_HEADER];
         uint64_t rma[48]; /* a struct hws__rma_job, or what an atomic of UCX's needs */
     };
-    uint64_t submitted[32]; /* a submission, see post.c */
+    uint64_t submitted[32]; /* a submission, see post.h */
 
     /* Only of an operation whose time is taken, see latency.h. */
     int32_t (*run)(struct hws__post *);

@@ -11,15 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** What a submission keeps until the owner runs it. */
-struct submission {
-    struct hws__post post;
-    hws_op_opts opts;
-};
-
-_Static_assert(sizeof(struct submission) <= sizeof(((struct hws__op *)0)->submitted),
-               "hws__op.submitted is too small");
-
 static const hws_op_opts no_options = {.struct_size = sizeof(hws_op_opts)};
 
 int32_t hws__op_deadline(struct hws__op *op, uint64_t timeout_ns)
@@ -133,7 +124,7 @@ static void run_late(struct hws__worker *w)
 static inline struct hws__op *package(struct hws__post *p, hws_id *out, int32_t *error)
 {
     struct hws__op *op = hws__op_pool_take();
-    struct submission *s;
+    struct hws__submission *s;
 
     if (op == NULL) {
         *error = hws__fail(HWS_E_TOO_MANY, p->source, "no operation is free");
@@ -147,7 +138,7 @@ static inline struct hws__op *package(struct hws__post *p, hws_id *out, int32_t 
     }
     op->ep = NULL; /* joins the endpoint's operations when the owner takes it up */
     hws__op_prepare(op, p);
-    s = (struct submission *)(void *)op->submitted;
+    s = hws__submission(op);
     /* Without `timing`: the operation has it. */
     memcpy(&s->opts, p->opts, offsetof(hws_op_opts, timing));
     s->post = *p;
@@ -190,7 +181,7 @@ static int32_t submit(struct hws__post *p, hws_id *out)
 int32_t hws__post_park(struct hws__post *p)
 {
     struct hws__op *op = hws__op_next(p);
-    struct submission *s;
+    struct hws__submission *s;
     void *extra;
     int32_t r;
 
@@ -208,7 +199,7 @@ int32_t hws__post_park(struct hws__post *p)
     extra = op->extra;
     hws__op_take(p);
     op->extra = extra;
-    s = (struct submission *)(void *)op->submitted;
+    s = hws__submission(op);
     s->opts = *p->opts;
     s->post = *p;
     s->post.opts = &s->opts;
@@ -218,7 +209,7 @@ int32_t hws__post_park(struct hws__post *p)
 /* What was parked goes on; `admitted`: also without credit, or while its endpoint is closing. */
 static void run_again(struct hws__op *op, bool admitted)
 {
-    struct submission *s = (struct submission *)(void *)op->submitted;
+    struct hws__submission *s = hws__submission(op);
     uint64_t sequence = op->sequence;
     struct hws__post *p = &s->post;
     int32_t r;
@@ -381,7 +372,7 @@ static int32_t timed_run(struct hws__post *p)
 /* What an operation must keep of its options, as their copy does not: times, a stream. */
 static void remember(struct hws__op *op, const hws_op_opts *opts, uint64_t now)
 {
-    struct hws__post *p = &((struct submission *)(void *)op->submitted)->post;
+    struct hws__post *p = &hws__submission(op)->post;
 
     if (opts->flags & HWS_OP_STREAM) {
         op->after_stream = p->run;
@@ -416,7 +407,7 @@ static int32_t run_packaged(struct hws__post *p, hws_id *out)
         return HWS_OK;
     }
     hws__submissions_catch_up(w);
-    r = hws__post_run(&((struct submission *)(void *)op->submitted)->post, NULL);
+    r = hws__post_run(&hws__submission(op)->post, NULL);
     if (r < 0) {
         hws__op_release(op);
     }
@@ -530,132 +521,4 @@ int32_t hws__post_slow(struct hws__post *p, const hws_op_opts *in, hws_id *out)
     }
     r = admit(p, out);
     return r < 0 ? r : post_admitted(p, out);
-}
-
-void hws__submit(struct hws__worker *w, struct hws__op *op)
-{
-    op->next = atomic_load_explicit(&w->submissions, memory_order_relaxed);
-    /* ORDER: seq_cst, pairs with the sleeper that announces itself and then looks here. */
-    while (!atomic_compare_exchange_weak(&w->submissions, &op->next, op)) {}
-    hws__wake(w);
-}
-
-/* One submission: a command, or a posting that now runs as if posted by the owner. */
-static void run_submission(struct hws__worker *w, struct hws__op *op)
-{
-    struct submission *s = (struct submission *)(void *)op->submitted;
-    int32_t r;
-
-    if (op->command != NULL) {
-        void (*fn)(struct hws__worker *, void *) = op->command;
-        void *arg = op->buffer;
-
-        atomic_store_explicit(&op->worker, w, memory_order_relaxed);
-        hws__op_release(op);
-        fn(w, arg);
-        return;
-    }
-    HWS__COUNT(w, ops_submitted, 1);
-    if (op->wanted != 0) {
-        r = op->wanted;
-    } else {
-        r = hws__post_run(&s->post, NULL);
-    }
-    if (r < 0) {
-        if (op->kind == HWS_EVENT_CONNECT) {
-            hws__connect_refused(&s->post);
-        }
-        op->ep = NULL;
-        op->stage = HWS__STAGE_OWN;
-        HWS__COUNT(w, ops_posted, 1);
-        hws__op_finish(op, r);
-    }
-}
-
-int hws__submissions_run(struct hws__worker *w)
-{
-    struct hws__op *op = atomic_exchange_explicit(&w->submissions, NULL, memory_order_acq_rel);
-    struct hws__op *first = NULL;
-    bool pushed = false;
-    int n = 0;
-
-    /* The sweep may have begun before the context had memory of a GPU. */
-    if (__builtin_expect(atomic_load_explicit(&hws__cuda_used, memory_order_relaxed), 0)) {
-        pushed = hws__cuda_enter(w->context);
-    }
-
-    w->submitting = true;
-    while (op != NULL) {
-        struct hws__op *next = op->next;
-
-        op->next = first;
-        first = op;
-        op = next;
-    }
-    for (; first != NULL; first = op, n++) {
-        op = first->next;
-        run_submission(w, first);
-    }
-    w->submitting = false;
-    hws__cuda_pop(pushed);
-    return n;
-}
-
-void hws__submissions_catch_up(struct hws__worker *w)
-{
-    if (atomic_load_explicit(&w->submissions, memory_order_relaxed) != NULL && !w->submitting &&
-        !w->sweeping) {
-        hws__submissions_run(w);
-    }
-}
-
-void hws__ask(struct hws__worker *w, struct hws__obj *o, hws_id id, uint32_t what)
-{
-    if (hws__obj_ask(o, id, what)) {
-        atomic_store(&w->asked, true);
-        hws__wake(w);
-    }
-}
-
-bool hws__command(struct hws__worker *w, void (*fn)(struct hws__worker *, void *), void *arg)
-{
-    struct hws__op *op = hws__op_pool_take();
-
-    if (op == NULL) {
-        return false;
-    }
-    op->buffer = arg;
-    op->ep = NULL;
-    op->command = fn;
-    atomic_store_explicit(&op->id, 0, memory_order_relaxed);
-    hws__submit(w, op);
-    return true;
-}
-
-static int32_t command(struct hws__worker *w, void (*fn)(struct hws__worker *, void *), hws_id id)
-{
-    return hws__command(w, fn, (void *)(uintptr_t)id)
-               ? HWS_OK
-               : hws__fail(HWS_E_TOO_MANY, id, "no operation is free");
-}
-
-int32_t hws__on_worker_outside(struct hws__worker *w, void (*fn)(struct hws__worker *, void *),
-                               hws_id id)
-{
-    return hws__owned(w) && w->sweeping ? command(w, fn, id) : hws__on_worker(w, fn, id);
-}
-
-int32_t hws__on_worker(struct hws__worker *w, void (*fn)(struct hws__worker *, void *), hws_id id)
-{
-    bool nested = false;
-
-    if (!hws__own_try(w) && !(nested = hws__owned(w))) {
-        return command(w, fn, id);
-    }
-    fn(w, (void *)(uintptr_t)id);
-    hws__disown(w, nested);
-    if (!nested) {
-        hws__wake(w);
-    }
-    return HWS_OK;
 }

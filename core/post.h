@@ -29,6 +29,20 @@ void hws__post_resume(struct hws__op *op);
 /** The same of one that waited for a stream of CUDA: whether it has credit is still to be seen. */
 void hws__post_continue(struct hws__op *op);
 
+/** What a submission keeps until the owner runs it. */
+struct hws__submission {
+    struct hws__post post;
+    hws_op_opts opts;
+};
+
+_Static_assert(sizeof(struct hws__submission) <= sizeof(((struct hws__op *)0)->submitted),
+               "hws__op.submitted is too small");
+
+static inline struct hws__submission *hws__submission(struct hws__op *op)
+{
+    return (struct hws__submission *)(void *)op->submitted;
+}
+
 /** Run the submissions that are waiting, unless this posting is one of them. */
 void hws__post_earlier(const struct hws__post *p);
 

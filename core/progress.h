@@ -3,7 +3,7 @@
  *
  * The owner of a worker (own.h) is the one thread that makes progress on it. Only the owner touches the
  * worker's UCX objects and lists. A thread that finds the worker owned by another hands its
- * operation over (post.c); the owner takes it up in its next sweep.
+ * operation over (submission.c); the owner takes it up in its next sweep.
  *
  * User code runs under ownership, so that a callback is recognised by `owner` being its own thread.
  * Callbacks are called after the sweep, but for the two that make up most traffic: small active
@@ -90,6 +90,8 @@ static inline bool hws__calls_took_long(struct hws__worker *w)
 
 /** The slow checks: deadlines, cold UCX workers, closing. */
 int hws__slow(struct hws__worker *w);
+/** Cold UCX workers whose descriptor became readable are swept again. Owner only. How many. */
+int hws__look_at_cold(struct hws__worker *w);
 /** Call the callbacks that are due: `todo` is set if they made others due. Owner only. How many. */
 int hws__deliver(struct hws__worker *w);
 /** All of them: for a worker that ends. */

@@ -1,5 +1,5 @@
 /*
- * Unit tests of op.c: ids, their end, pieces of buffers. How operations end is tested with real
+ * Unit tests of op.c and op_pool.c: ids, their end, pieces of buffers. How operations end is tested with real
  * connections, in tests/loopback.
  */
 #include <criterion/criterion.h>

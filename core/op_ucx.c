@@ -1,0 +1,116 @@
+/*
+ * Operations that UCX keeps: held until it tells of their end, or until its worker is gone.
+ */
+#include "op.h"
+#include "endpoint.h"
+#include "error.h"
+#include "multi.h"
+#include "progress.h"
+#include "ucx_loader.h"
+#include <string.h>
+
+/* An error of UCX's on an endpoint that failed is the failure's. */
+static int32_t endpoint_cause(const struct hws__endpoint *ep, int32_t code)
+{
+    return code < 0 && ep != NULL && ep->failed && ep->status != 0 ? ep->status : code;
+}
+
+int32_t hws__op_cause(const struct hws__op *op, int32_t code)
+{
+    return op->wanted != 0 ? op->wanted : endpoint_cause(op->ep, code);
+}
+
+void hws__op_hold(struct hws__op *op, struct hws__uworker *u, void *request)
+{
+    op->stage = HWS__STAGE_UCX;
+    op->ucx = request;
+    op->uworker = u;
+    u->pending++;
+    op->worker->pending_ucx++;
+}
+
+void hws__op_unhold(struct hws__op *op)
+{
+    op->ucx = NULL;
+    op->uworker->pending--;
+    op->worker->pending_ucx--;
+}
+
+/*
+ * The peer completes a rendezvous that it drops as one that it receives. Of a send that was cancelled on an endpoint
+ * that is being closed, where dropping is the rule, success would say too much.
+ */
+static bool perhaps_dropped(const struct hws__op *op)
+{
+    return op->wanted != 0 && (op->kind == HWS_EVENT_TAG_SEND || op->kind == HWS_EVENT_AM_SEND) &&
+           op->ep != NULL && op->ep->closing;
+}
+
+void hws__op_ucx_done(void *request, ucs_status_t status, void *user_data)
+{
+    struct hws__op *op = user_data;
+    int32_t code = hws__from_ucx(status);
+
+    hws__ucx.ucp_request_free(request);
+    if (op->stage != HWS__STAGE_UCX) {
+        /* Inside the call that posts it: hws__op_pending() takes it up. */
+        op->status = code;
+        op->stage = HWS__STAGE_ENDED;
+        return;
+    }
+    if (op->uworker->destroying) {
+        return; /* on the background thread; the owner ends it, see hws__op_orphans() */
+    }
+    hws__op_unhold(op);
+    hws__op_finish_now(op, code < 0 || perhaps_dropped(op) ? hws__op_cause(op, code) : code);
+}
+
+void *hws__op_keep_iov(const struct hws__post *p, struct hws__op *op)
+{
+    if (p->buffer != op->iov && p->length != 0) {
+        memcpy(op->iov, p->buffer, p->length * sizeof *op->iov);
+    }
+    return op->iov;
+}
+
+int32_t hws__op_pending(struct hws__post *p, struct hws__op *op, struct hws__uworker *u,
+                        ucs_status_ptr_t ptr)
+{
+    if (UCS_PTR_IS_ERR(ptr)) {
+        hws__refused_by_ucx(u);
+        return hws__fail_ucx(UCS_PTR_STATUS(ptr), p->source, "%s",
+                             hws__ucx.ucs_status_string(UCS_PTR_STATUS(ptr)));
+    }
+    if (op->stage == HWS__STAGE_ENDED) {
+        op->stage = HWS__STAGE_FREE;
+        p->done_status = endpoint_cause(p->ep, op->status);
+        return HWS_DONE;
+    }
+    hws__op_take(p);
+    hws__op_hold(op, u, ptr);
+    return HWS_OK;
+}
+
+static void end_orphans(struct hws__list *ops, const struct hws__uworker *u)
+{
+    for (struct hws__list *n = ops->next, *next; n != ops; n = next) {
+        struct hws__op *op = hws__container(n, struct hws__op, link);
+
+        next = n->next;
+        if (op->stage == HWS__STAGE_UCX && op->uworker == u) {
+            op->worker->pending_ucx--;
+            if (op->multi != NULL) {
+                hws__multi_orphan(op);
+            }
+            hws__op_finish(op, hws__op_cause(op, HWS_E_CANCELED));
+        }
+    }
+}
+
+void hws__op_orphans(struct hws__worker *w, const struct hws__uworker *u)
+{
+    end_orphans(&w->ops, u);
+    for (struct hws__list *n = w->endpoints.next; n != &w->endpoints; n = n->next) {
+        end_orphans(&hws__container(n, struct hws__endpoint, link)->ops, u);
+    }
+}
