@@ -2,6 +2,7 @@
 
 import array
 import functools
+import gc
 import io
 import mmap
 import multiprocessing
@@ -166,6 +167,38 @@ def test_forgotten_worker():
     assert time.monotonic() - start < 2
     while peers[0].is_alive():
         workers[0].progress()
+
+
+def receive(post, worker, ep, end):
+    into = Array(bytearray(10))
+    if post is ucx_api.tag_recv_nb:
+        post(worker, into, 10, 7, end, ep=ep)
+    elif post is ucx_api.stream_recv_nb:
+        post(ep, into, 10, end)
+    else:
+        post(ep, end)
+
+
+@pytest.mark.parametrize("post", [ucx_api.tag_recv_nb, ucx_api.stream_recv_nb, ucx_api.am_recv_nb])
+def test_forgotten_endpoint(post):
+    """What waits on it ends, and its peer sees that it is closed."""
+    worker = ucx_api.UCXWorker(ucx_api.UCXContext())
+    peers, ended = [], []
+    listener = ucx_api.UCXListener(
+        worker, 0, lambda request: peers.append(ucx_api.UCXEndpoint.create_from_conn_request(worker, request, True))
+    )
+    ep = ucx_api.UCXEndpoint.create(worker, "127.0.0.1", listener.port, True)
+    while not peers:
+        worker.progress()
+    receive(post, worker, ep, lambda _request, exception: ended.append(type(exception)))
+    del ep
+    gc.collect()
+    until = time.monotonic() + 20
+    while (peers[0].is_alive() or not ended) and time.monotonic() < until:
+        worker.progress()
+        worker.cancel_inflight_messages()
+    assert not peers[0].is_alive()
+    assert ended == [UCXCanceled]
 
 
 @pytest.mark.parametrize("transports", ["all", "tcp"])

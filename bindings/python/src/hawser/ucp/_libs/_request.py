@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable
 from operator import index
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from hawser import _constants as c
 from hawser import _core
@@ -58,7 +59,7 @@ class UCXRequest:
 class Call:
     """One request under way: when it ends the callback is called with what UCX-Py would say."""
 
-    __slots__ = ("_args", "_expected", "_func", "_kwargs", "_name", "_operation", "_request", "owner")
+    __slots__ = ("_args", "_expected", "_func", "_kwargs", "_name", "_operation", "_owner", "_request")
 
     def __init__(
         self,
@@ -77,7 +78,8 @@ class Call:
         self._name = name
         self._expected = expected
         self._request: UCXRequest | None = None
-        self.owner = owner
+        # What is sent keeps its endpoint. A receive does not: an endpoint that is forgotten closes, which ends it.
+        self._owner: Callable[[], UCXEndpoint | None] = (lambda: owner) if expected < 0 or owner is None else ref(owner)
 
     @property
     def id(self) -> int:
@@ -88,11 +90,12 @@ class Call:
 
     def start(self) -> UCXRequest:
         self._request = UCXRequest(self)
-        if self.owner is not None:
-            self.owner._inflight.add(self)
+        owner = self._owner()
+        if owner is not None:
+            owner._inflight.add(self)
         self._operation._on_end(self._ended)
-        if self.owner is not None and not self.owner.is_alive() and not self._operation.done():
-            self.owner.worker._cancel_later(self.cancel_request)  # nobody is told of its peer's end any more
+        if owner is not None and not owner.is_alive() and not self._operation.done():
+            owner.worker._cancel_later(self.cancel_request)  # nobody is told of its peer's end any more
         return self._request
 
     def cancel_request(self) -> int:
@@ -117,8 +120,9 @@ class Call:
             self._func(request, self.exception(), *self._args, **self._kwargs)
 
     def _ended(self, _operation: Any) -> None:
-        if self.owner is not None:
-            self.owner._inflight.discard(self)
+        owner = self._owner()
+        if owner is not None:
+            owner._inflight.discard(self)
         self.call()
         if self._request is not None:
             self._request._operation = None
