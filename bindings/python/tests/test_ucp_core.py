@@ -277,6 +277,22 @@ def test_tag_echo(size):
         assert got == msg
 
 
+@pytest.mark.parametrize("nbytes", [8, 96])
+def test_arrays_of_columns(nbytes):
+    """The bytes of an array go as they lie, also only the first of them."""
+    worker = ucx_api.UCXWorker(ucx_api.UCXContext())
+    ep = ucx_api.UCXEndpoint.create_from_worker_address(worker, worker.get_address(), True)
+    sent, got = np.asfortranarray(np.arange(1.0, 13).reshape(3, 4)), np.zeros((3, 4), order="F")
+    ended = []
+    ucx_api.tag_recv_nb(worker, Array(got), nbytes, 7, lambda _request, exception: ended.append(exception))
+    ucx_api.tag_send_nb(ep, Array(sent), nbytes, 7, lambda _request, exception: None)
+    while not ended:
+        worker.progress()
+    assert ended == [None]
+    assert got.tobytes("A") == sent.tobytes("A")[:nbytes] + bytes(96 - nbytes)
+    ep.close()
+
+
 def echo_am(worker, ep, size):
     blocking_am_send(worker, ep, blocking_am_recv(worker, ep))
     assert size >= 0

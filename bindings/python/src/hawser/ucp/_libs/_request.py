@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import itertools
 from collections.abc import Callable
 from operator import index
@@ -210,6 +211,13 @@ class _CudaBytes:
         self.__cuda_array_interface__ = {k: v for k, v in interface.items() if k != "descr"}
 
 
+def _bytes_at(buffer: Array) -> memoryview:
+    """The bytes of an array in the order in which they lie."""
+    found: Any = (ctypes.c_ubyte * buffer.nbytes).from_address(buffer.ptr)
+    found.holds = buffer
+    return memoryview(found)
+
+
 def view_of(buffer: Array, nbytes: int, writable: bool) -> Any:
     """The first bytes of an array, as something to send or receive into."""
     if not buffer.contiguous:
@@ -224,4 +232,6 @@ def view_of(buffer: Array, nbytes: int, writable: bool) -> Any:
     if buffer.cuda:
         return _CudaBytes(buffer, nbytes)
     view = memoryview(buffer.source)
+    if not view.c_contiguous:  # memoryviews refuse to see an array of columns as bytes
+        view = _bytes_at(buffer)
     return (view if view.format == "B" and view.ndim == 1 else view.cast("B"))[:nbytes]
