@@ -124,6 +124,15 @@ def test_memory_handles(size):
         handle.close()
 
 
+@pytest.mark.parametrize("part", [slice(None, None, -1), slice(None, None, 2)])
+def test_memory_with_gaps(part):
+    """From its address on lies memory that is not its own."""
+    context = ucx_api.UCXContext()
+    with pytest.raises(ValueError, match="Array must be C or F contiguous"):
+        context.map(np.ones(10)[part])
+    assert context.map(np.ones((3, 4)).T).length == 96
+
+
 @pytest.mark.parametrize("by_address", [False, True])
 def test_put_and_get(by_address):
     loop = Loop(by_address)

@@ -88,6 +88,8 @@ class UCXMemoryHandle(UCXObject):
     def map(cls, ctx: UCXContext, mem: Any) -> UCXMemoryHandle:
         """Register a buffer; it is kept alive until the handle is closed."""
         array = asarray(mem)
+        if not array.contiguous:  # what lies from its address on would not be its own memory
+            raise ValueError("Array must be C or F contiguous")
         if array.nbytes == 0:
             return cls.alloc(ctx, 0)
         kind = c.Memory.CUDA if array.cuda else c.Memory.HOST
