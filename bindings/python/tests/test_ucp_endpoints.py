@@ -63,6 +63,12 @@ def test_options():
             ucp.init()
 
 
+@pytest.mark.parametrize("key", ["NO_SUCH_OPTION", "SOCKADDR_TLS_PRIORITY"])
+def test_a_refused_option_is_named(key):
+    with pytest.raises(ucp.exceptions.UCXConfigError, match=f"{key}.* nonsense|{key}.*'nonsense'"):
+        ucp.init({key: "nonsense"})
+
+
 @pytest.mark.parametrize("seconds", ["nan", "five"])
 def test_a_connect_timeout_that_is_none(seconds, monkeypatch):
     monkeypatch.setenv("UCXPY_CONNECT_TIMEOUT", seconds)

@@ -63,7 +63,8 @@ class UCXUnreachable(UCXBaseException):
 # How a peer is lost that never said goodbye.
 LOST = (ErrorCode.PEER_CLOSED, ErrorCode.CONNECTION_RESET, ErrorCode.KEEPALIVE)
 
-_CLASSES: dict[int, tuple[type[UCXBaseException], str]] = {
+# What each failure is in UCX-Py, and its words; without any the library's own are told.
+_CLASSES: dict[int, tuple[type[UCXBaseException], str | None]] = {
     ErrorCode.CANCELED: (UCXCanceled, "Request canceled"),
     ErrorCode.PEER_CLOSED: (UCXCanceled, "Request canceled"),
     ErrorCode.STALE: (UCXCanceled, "Request canceled"),
@@ -75,13 +76,14 @@ _CLASSES: dict[int, tuple[type[UCXBaseException], str]] = {
     ErrorCode.REJECTED: (UCXError, "Request rejected"),
     ErrorCode.UNREACHABLE: (UCXUnreachable, "Destination is unreachable"),
     ErrorCode.TRUNCATED: (UCXError, "Message truncated"),
-    ErrorCode.CONFIG: (UCXConfigError, "Invalid configuration"),
+    ErrorCode.CONFIG: (UCXConfigError, None),
 }
 
 
 def translate(error: HawserError, name: str = "") -> UCXBaseException:
     """What UCX-Py raises where the library raises `error`; `name` tells what was tried."""
-    kind, text = _CLASSES.get(error.code, (UCXError, error.text))
+    kind, words = _CLASSES.get(error.code, (UCXError, None))
+    text = words or error.text
     result = kind(f"<{name}>: {text}" if name else text)
     result.__cause__ = error
     return result
