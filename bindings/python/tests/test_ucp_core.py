@@ -9,7 +9,10 @@ import multiprocessing
 import operator
 import os
 import pickle
+import signal
+import socket
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -199,6 +202,24 @@ def test_forgotten_endpoint(post):
         worker.cancel_inflight_messages()
     assert not peers[0].is_alive()
     assert ended == [UCXCanceled]
+
+
+def test_an_interrupted_connect_is_given_up():
+    """Ctrl-C as a peer does not answer."""
+    worker = ucx_api.UCXWorker(ucx_api.UCXContext())
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as silent, warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            signal.setitimer(signal.ITIMER_REAL, 0.5)
+            with pytest.raises(KeyboardInterrupt):
+                ucx_api.UCXEndpoint.create(worker, "127.0.0.1", silent.getsockname()[1], True)
+            gc.collect()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert [str(warning.message) for warning in said] == []
+    worker.close()
 
 
 @pytest.mark.parametrize("transports", ["all", "tcp"])

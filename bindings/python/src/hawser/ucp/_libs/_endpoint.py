@@ -96,12 +96,15 @@ class UCXEndpoint(UCXObject):
         assert worker.initialized
         check_port(port)
         connecting = _connect(ip_address, port, worker=worker._worker, timeout=HANDSHAKE_SECONDS)
-        progress_all(connecting.operation.done, HANDSHAKE_SECONDS + 5)
         try:
+            progress_all(connecting.operation.done, HANDSHAKE_SECONDS + 5)
             connecting.operation.result()
         except HawserError as e:
             connecting.endpoint.abort()
             raise unresolved(e) or translate(e, "ucp_ep_create") from e
+        except BaseException:  # Ctrl-C
+            connecting.endpoint.abort()
+            raise
         return cls(worker, connecting.endpoint, endpoint_error_handling)
 
     @classmethod
