@@ -222,6 +222,13 @@ def test_an_interrupted_connect_is_given_up():
     worker.close()
 
 
+def test_questions_after_the_worker_is_closed():
+    worker = ucx_api.UCXWorker(ucx_api.UCXContext())
+    ep = ucx_api.UCXEndpoint.create_from_worker_address(worker, worker.get_address(), True)
+    worker.close()
+    assert not ep.am_probe() and not ep.is_alive() and not ep.initialized
+
+
 @pytest.mark.parametrize("transports", ["all", "tcp"])
 def test_progress_sees_what_waits(transports):
     """However long nothing came before, and without a loop that looks."""

@@ -184,7 +184,8 @@ class UCXEndpoint(UCXObject):
 
     def am_probe(self) -> bool:
         """Whether an active message has arrived."""
-        self.worker._worker.progress()
+        if self.worker.initialized:
+            self.worker._worker.progress()
         return bool(self._am_slots)
 
     def _call_close_callback(self) -> None:
