@@ -84,6 +84,7 @@ struct hws__endpoint {
     struct hws__list rkeys;
     uint32_t op_count;
 
+    uint32_t asked;             /* HWS__ASKED_*: taken off the object, and about to be done */
     struct hws__list link;      /* of the worker */
     struct hws__list wait_link; /* hws__worker.waiting or .dials */
     struct hws__list attention;
@@ -143,8 +144,9 @@ void hws__endpoint_attend(struct hws__endpoint *ep);
 /** Closed by the user, or about to be: what still arrives is dropped. Owner only. */
 static inline bool hws__endpoint_left(const struct hws__endpoint *ep)
 {
-    return ep->closing || (atomic_load_explicit(&ep->obj.asked, memory_order_relaxed) &
-                           (HWS__ASKED_CLOSE | HWS__ASKED_ABORT)) != 0;
+    uint64_t asked = ep->asked | atomic_load_explicit(&ep->obj.asked, memory_order_relaxed);
+
+    return ep->closing || (asked & (HWS__ASKED_CLOSE | HWS__ASKED_ABORT)) != 0;
 }
 
 /** Go on with whatever is due: errors, phases, closing. Owner only, outside UCX callbacks. */

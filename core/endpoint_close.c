@@ -195,11 +195,23 @@ static int32_t command(hws_id id, void (*fn)(struct hws__worker *, void *), uint
 
 void hws__endpoints_asked(struct hws__worker *w)
 {
-    for (struct hws__list *n = w->endpoints.next, *next; n != &w->endpoints; n = next) {
+    uint32_t any = 0;
+
+    for (struct hws__list *n = w->endpoints.next; n != &w->endpoints; n = n->next) {
         struct hws__endpoint *ep = hws__container(n, struct hws__endpoint, link);
-        uint32_t asked = hws__obj_asked(&ep->obj);
+
+        ep->asked = hws__obj_asked(&ep->obj);
+        any |= ep->asked;
+    }
+    if (any & (HWS__ASKED_CLOSE | HWS__ASKED_ABORT)) {
+        hws__submissions_catch_up(w); /* a close completes what was posted before it */
+    }
+    for (struct hws__list *n = w->endpoints.next, *next; n != &w->endpoints && any != 0; n = next) {
+        struct hws__endpoint *ep = hws__container(n, struct hws__endpoint, link);
+        uint32_t asked = ep->asked;
 
         next = n->next;
+        ep->asked = 0;
         if (asked & HWS__ASKED_ABORT) {
             abort_command(w, (void *)(uintptr_t)ep->obj.id);
         } else if (asked & HWS__ASKED_CLOSE) {

@@ -89,6 +89,7 @@ static void close_command(struct hws__worker *w, void *arg)
     if (w->closing) {
         return;
     }
+    hws__submissions_catch_up(w); /* a close completes what was posted before it */
     w->closing = true;
     w->tick = HWS__TICK;
     w->dead_count++; /* what kept some is of no account from now on */

@@ -247,6 +247,51 @@ CASE(posting_to_a_worker_that_closes)
     CHECK_EQ(finals, accepted);
 }
 
+static void on_sent(void *arg, const hws_event *event)
+{
+    CHECK_OK(event->status);
+    atomic_fetch_add((_Atomic uint32_t *)arg, 1);
+}
+
+/*
+ * A close completes what the same thread posted before, while another makes the progress: also what waits for that
+ * thread's turn. `worker`: the worker is closed, and the endpoint with it.
+ */
+static void posted_then_closed(uint32_t flags, int worker)
+{
+    enum { SENDS = 3000, ROUNDS = 8 };
+    t_pair_opts opts = {.mode = HWS_PROGRESS_THREAD, .endpoint_flags = flags};
+    _Atomic uint32_t sent;
+    hws_op_opts told = {
+        .struct_size = sizeof told, .callback = on_sent, .callback_arg = (void *)&sent};
+    static uint64_t data;
+
+    for (int round = 0; round < ROUNDS; round++) {
+        hws_id closed;
+
+        t_pair_open(&pair, &opts);
+        closed = worker ? pair.worker[0] : pair.endpoint[0];
+        atomic_store(&sent, 0);
+        for (int i = 0; i < SENDS; i++) {
+            CHECK_OK(hws_tag_send(pair.endpoint[0], &data, sizeof data, 1, &told, NULL));
+        }
+        CHECK_OK(hws_close_wait(closed, t_patience()));
+        UNTIL(&pair, atomic_load(&sent) == SENDS); /* the id may be gone before all are told */
+        UNTIL(&pair, t_stats(pair.endpoint[1]).received[HWS_TRAFFIC_TAG] == SENDS);
+        t_pair_close(&pair);
+    }
+}
+
+CASE_BOTH(posted_then_closed_endpoint)
+{
+    posted_then_closed(flags, 0);
+}
+
+CASE_BOTH(posted_then_closed_worker)
+{
+    posted_then_closed(flags, 1);
+}
+
 /* ---- Opening and closing -------------------------------------------------------------------- */
 
 static void *open_workers(void *arg)
