@@ -70,6 +70,7 @@ void hws__endpoint_forget(struct hws__endpoint *ep)
     hws__list_remove(&ep->wait_link);
     hws__plans_forget(ep);
     hws__rkeys_forget(ep);
+    hws__stream_forget(ep);
     hws__notices_free(&ep->notices);
     free(ep->addresses);
     free(ep->worker_address);

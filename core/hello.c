@@ -225,6 +225,7 @@ static void on_goodbye(struct hws__endpoint *ep)
     struct hws__control c = {0};
 
     hws__control_send(ep, &c, HWS__CONTROL_GOODBYE_ACK);
+    hws__stream_keep(ep);
     ep->peer_closed = true;
     ep->acked = true; /* both may say goodbye at once */
     ep->open = false;

@@ -20,7 +20,7 @@ struct hws__stream {
     struct hws__list link;    /* of the UCX worker's readers, while receives wait */
     char *piece;              /* whose bytes from `taken` on come next; null: ask UCX */
     uint64_t length, taken;
-    bool returned; /* the piece is ours: bytes that a receive gave back */
+    bool returned; /* the piece is ours: bytes that a receive gave back, or that were kept */
     uint64_t owed; /* bytes that receives which wait for all of theirs still need */
     int64_t ahead; /* bytes that the peer was told of and that were not taken */
 };
@@ -39,11 +39,15 @@ void hws__stream_end_all(struct hws__endpoint *ep, int32_t code);
  * memory had got so far could not be had back.
  */
 int32_t hws__stream_return(struct hws__endpoint *ep, const void *bytes, uint64_t length);
-/** Whether bytes can still be received: also from a peer that has said goodbye, until UCX's endpoint goes. */
+/** Whether bytes can still be received: also from a peer that has said goodbye. */
 bool hws__stream_readable(const struct hws__endpoint *ep);
 /** One that waits is about to end. Part of hws__op_unlink(). */
 void hws__stream_unwait(struct hws__op *op);
+/** The peer said goodbye: what has come is there whatever becomes of the connection. Owner only. */
+void hws__stream_keep(struct hws__endpoint *ep);
 /** UCX's endpoint is about to go. Owner only. */
 void hws__stream_detach(struct hws__endpoint *ep);
+/** The endpoint is. Owner only. */
+void hws__stream_forget(struct hws__endpoint *ep);
 
 #endif

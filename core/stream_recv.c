@@ -174,10 +174,48 @@ static void give_back(struct hws__endpoint *ep, const struct room *r, uint64_t c
     move(ep, r, 0, s->piece, count, true);
 }
 
+/* With an error of the connection, which follows as the peer leaves, UCX drops what nobody has taken. */
+void hws__stream_keep(struct hws__endpoint *ep)
+{
+    struct hws__stream *s = &ep->stream;
+    uint64_t length = 0;
+    char *kept = NULL;
+
+    if ((ep->worker->context->features & HWS_FEATURE_STREAM) == 0) {
+        return;
+    }
+    while (next_piece(ep)) {
+        uint64_t left = s->length - s->taken;
+        char *more = realloc(kept, length + left);
+
+        if (more == NULL) {
+            free(kept);
+            hws__endpoint_fail(ep, HWS_E_NO_MEMORY, "no memory for the rest of a stream");
+            return;
+        }
+        kept = more;
+        memcpy(kept + length, s->piece + s->taken, left);
+        length += left;
+        ep->traffic.in[HWS_TRAFFIC_STREAM].bytes += s->returned ? 0 : left;
+        release_piece(ep);
+    }
+    s->piece = kept;
+    s->length = length;
+    s->taken = 0;
+    s->returned = true;
+}
+
 void hws__stream_detach(struct hws__endpoint *ep)
 {
-    release_piece(ep);
+    if (!ep->stream.returned) {
+        release_piece(ep);
+    }
     hws__list_remove(&ep->stream.link);
+}
+
+void hws__stream_forget(struct hws__endpoint *ep)
+{
+    release_piece(ep);
 }
 
 /* ---- Receives that wait ---- */
@@ -345,7 +383,7 @@ int32_t hws__stream_return(struct hws__endpoint *ep, const void *bytes, uint64_t
 
 bool hws__stream_readable(const struct hws__endpoint *ep)
 {
-    return ep->open || (ep->peer_closed && ep->ucx != NULL && !ep->closing);
+    return ep->open || (ep->peer_closed && !ep->failed && !ep->closing);
 }
 
 static int32_t recv_run(struct hws__post *p)

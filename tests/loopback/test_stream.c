@@ -463,6 +463,36 @@ CASE_BOTH(the_rest_of_a_stream_is_read)
     t_pair_close(&pair);
 }
 
+/* So it is when the connection is over meanwhile: then UCX has no bytes any more. */
+CASE_BOTH(the_rest_of_a_stream_outlives_the_connection)
+{
+    static const char rest[] = "0123456789";
+    size_t length = 100000, got = 0;
+    char *out = t_alloc(length), *in = t_alloc(length);
+    hws_id op = 0;
+    t_pair pair;
+
+    open_pair(&pair, flags);
+    t_fill(out, length, 6);
+    WAIT_OK(&pair, post(pair.endpoint[0], out, length));
+    WAIT_OK(&pair, post(pair.endpoint[0], rest, 10));
+    CHECK_OK(hws_close(pair.endpoint[0]));
+    UNTIL(&pair, hws_kind(pair.endpoint[0]) < 0);
+    t_pair_idle(&pair, 300 * T_MS);
+    while (got < length) {
+        got += WAIT_OK(&pair, want(pair.endpoint[1], in + got, length - got, 0)).length;
+    }
+    CHECK_FILLED(in, length, 6);
+    read_now(&pair, "01234", 5);
+    CHECK_OK(hws_stream_return(pair.endpoint[1], "34", 2));
+    read_now(&pair, "3456789", 7);
+    CHECK_EQ(t_stats(pair.endpoint[1]).bytes_received[HWS_TRAFFIC_STREAM], length + 10);
+    CHECK_CODE(hws_stream_recv(pair.endpoint[1], in, 1, NULL, &op), HWS_E_PEER_CLOSED);
+    free(out);
+    free(in);
+    t_pair_close(&pair);
+}
+
 /* A receive ends in one event, whatever ends it. */
 CASE_BOTH(cancel_and_close_are_one_end)
 {
