@@ -32,16 +32,15 @@ void hws__endpoint_end_ops(struct hws__endpoint *ep, int32_t status)
     hws__credit_end(ep, status);
 }
 
+/* Its data is at the peer still. */
+static bool is_unfetched(const struct hws__message *m)
+{
+    return m->rndv || m->raw;
+}
+
 void hws__endpoint_drop_unfetched(struct hws__endpoint *ep)
 {
-    for (struct hws__list *n = ep->scope.arrived.next, *next; n != &ep->scope.arrived; n = next) {
-        struct hws__message *m = hws__container(n, struct hws__message, order_ep);
-
-        next = n->next;
-        if (m->rndv || m->raw) {
-            hws__message_release(m);
-        }
-    }
+    hws__match_lose(&ep->scope, is_unfetched);
     hws__multi_lost(ep);
 }
 

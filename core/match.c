@@ -143,3 +143,33 @@ struct hws__message *hws__match_find(struct hws__scope *s, bool of_worker, uint6
     }
     return NULL;
 }
+
+/* Those of one tag, from a node of its bucket on. */
+static void release_from(struct hws__list *head, struct hws__list *n)
+{
+    uint64_t tag = hws__container(n, struct hws__message, tag_ep)->tag;
+
+    for (struct hws__list *next; n != head; n = next) {
+        struct hws__message *m = hws__container(n, struct hws__message, tag_ep);
+
+        next = n->next;
+        if (m->tag == tag) {
+            hws__message_release(m);
+        }
+    }
+}
+
+void hws__match_lose(struct hws__scope *ep, bool (*lost)(const struct hws__message *))
+{
+    for (unsigned i = 0; i < HWS__BUCKETS; i++) {
+        struct hws__list *head = &ep->by_tag[i], *before = head;
+
+        while (before->next != head) {
+            if (lost(hws__container(before->next, struct hws__message, tag_ep))) {
+                release_from(head, before->next);
+            } else {
+                before = before->next;
+            }
+        }
+    }
+}

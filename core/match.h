@@ -67,6 +67,11 @@ static inline struct hws__op *hws__match_arrived(struct hws__scope *ep, struct h
 void hws__match_wait(struct hws__scope *ep, struct hws__scope *worker, struct hws__message *m);
 /** Take a waiting message out of both scopes. */
 void hws__match_unwait(struct hws__message *m);
+/**
+ * The messages of an endpoint that `lost` says are lost wait no more, and neither does what waits behind one of them
+ * with its tag: it would be received in its place.
+ */
+void hws__match_lose(struct hws__scope *ep, bool (*lost)(const struct hws__message *));
 /** The first waiting message that matches, left where it is; null if none. */
 struct hws__message *hws__match_find(struct hws__scope *s, bool of_worker, uint64_t tag,
                                      uint64_t mask);

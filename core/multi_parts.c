@@ -131,26 +131,17 @@ ucs_status_t hws__multi_part_cb(void *arg, const void *header, size_t header_len
     return UCS_OK;
 }
 
-/* Waiting messages that will never be whole, or whose data can no longer be fetched. */
-static void drop_waiting(struct hws__endpoint *ep)
+/* Of those that wait: what will never be whole, or whose data can no longer be fetched. */
+static bool is_unfetched(const struct hws__message *m)
 {
-    struct hws__list *head = &ep->multi_scope.arrived;
-
-    for (struct hws__list *n = head->next, *next; n != head; n = next) {
-        struct hws__message *m = hws__container(n, struct hws__message, order_ep);
-
-        next = n->next;
-        if (m->multi->part_count != 0) {
-            hws__message_release(m);
-        }
-    }
+    return m->multi->part_count != 0;
 }
 
 void hws__multi_lost(struct hws__endpoint *ep)
 {
     struct hws__list *n;
 
-    drop_waiting(ep);
+    hws__match_lose(&ep->multi_scope, is_unfetched);
     while ((n = hws__list_pop(&ep->multi_early)) != NULL) {
         hws__message_release(hws__container(n, struct hws__message, order_ep));
     }

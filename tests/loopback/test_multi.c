@@ -683,6 +683,28 @@ CASE_BOTH(cut_off)
     }
 }
 
+/* The data of one dies with the peer: none of those behind it is received in its place. */
+CASE_BOTH(none_takes_the_place_of_a_lost_message)
+{
+    shape lost = make(large, 4, 7), small = make(tiny, 8, 9);
+    t_pair pair;
+    hws_id op = 0;
+
+    open_pair(&pair, flags);
+    post(pair.endpoint[0], 1, &lost);
+    post(pair.endpoint[0], 1, &small);
+    post(pair.endpoint[0], 2, &small);
+    waiting(&pair, pair.worker[1], 3);
+    CHECK_OK(hws_abort(pair.endpoint[0]));
+    UNTIL(&pair, t_record_kinds(&pair.record[1], HWS_EVENT_DISCONNECTED, 0) == 1);
+    CHECK(hws_multi_recv(pair.endpoint[1], 1, ALL, NULL, NULL, &op) < 0);
+    WAIT_OK(&pair, post_recv(pair.endpoint[1], 2, ALL, 0));
+    CHECK_EQ(t_stats(pair.worker[1]).unexpected, 0);
+    t_pair_close(&pair);
+    drop(&lost);
+    drop(&small);
+}
+
 /* Both sides close with messages in every state. */
 CASE_BOTH(close_with_leftovers)
 {

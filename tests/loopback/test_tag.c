@@ -759,6 +759,38 @@ CASE_BOTH(receives_end_with_the_connection)
     t_pair_close(&pair);
 }
 
+/* The data of a large message dies with the peer: none of those behind it is received in its place. */
+CASE_BOTH(none_takes_the_place_of_a_lost_message)
+{
+    static char large[1 << 20];
+    static const uint64_t first = 1, last = 3;
+    hws_op_opts dropped = {.struct_size = sizeof dropped, .flags = HWS_OP_DETACHED};
+    t_pair pair;
+    uint64_t in = 0;
+    hws_id op = 0;
+
+    open_pair(&pair, flags);
+    for (uint64_t tag = 5; tag < 7; tag++) {
+        CHECK_OK(hws_tag_send(pair.endpoint[0], &first, 8, tag, &dropped, NULL));
+        if (tag == 5) {
+            CHECK_OK(hws_tag_send(pair.endpoint[0], large, sizeof large, tag, &dropped, NULL));
+        }
+        CHECK_OK(hws_tag_send(pair.endpoint[0], &last, 8, tag, &dropped, NULL));
+    }
+    UNTIL(&pair, t_stats(pair.worker[1]).unexpected == 5);
+    CHECK_OK(hws_abort(pair.endpoint[0]));
+    UNTIL(&pair, t_record_kinds(&pair.record[1], HWS_EVENT_DISCONNECTED, pair.endpoint[1]) == 1);
+    for (uint64_t tag = 5; tag < 7; tag++) {
+        WAIT_OK(&pair, post_recv(pair.endpoint[1], &in, 8, tag, ALL));
+        CHECK_EQ(in, first);
+    }
+    CHECK(hws_tag_recv(pair.endpoint[1], &in, 8, 5, ALL, NULL, &op) < 0);
+    WAIT_OK(&pair, post_recv(pair.endpoint[1], &in, 8, 6, ALL));
+    CHECK_EQ(in, last);
+    CHECK_EQ(t_stats(pair.worker[1]).unexpected, 0);
+    t_pair_close(&pair);
+}
+
 CASE_BOTH(both_ways_at_once)
 {
     enum { COUNT = 40 };
