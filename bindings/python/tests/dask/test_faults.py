@@ -255,6 +255,23 @@ async def test_closing_does_not_wait_for_a_peer_that_computes():
         assert pipe.recv() == ["first", "last"]
 
 
+async def test_closing_does_not_wait_for_a_peer_that_is_stopped():
+    """A server of Dask that is told to end once more while it closes its connections is cancelled there, and ends only
+    if it has not got to wait."""
+    with spawned(_take_late, 0) as (pipe, process):
+        comm = await connect(pipe.recv())
+        await comm.write("first")
+        await until(pipe.poll)
+        os.kill(process.pid, signal.SIGSTOP)
+        began = time.monotonic()
+        await comm.close()
+        assert time.monotonic() - began < 1
+        os.kill(process.pid, signal.SIGCONT)
+        assert pipe.recv() == "computing"
+        await until(pipe.poll)
+        assert pipe.recv() == ["first"]
+
+
 LEAVING = """
 import os, signal, sys
 from distributed import Client, fire_and_forget

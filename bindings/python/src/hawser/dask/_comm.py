@@ -30,9 +30,8 @@ NO_SPLIT = 1 << 62
 # A list is a batch of messages that nobody answers: the arguments of a task, say, which its program may change as soon
 # as submit() has returned. Over tcp the kernel has about so many bytes by then.
 BATCH_COPIED = 4 << 20
-# For the peer's answer to a goodbye, where nothing else is on its way.
-GOODBYE_SECONDS = 5.0
-# For each of these when Python ends. An open client has 3 s then, and closes its connections one after the other.
+# For what is on its way on a connection when Python ends. An open client has 3 s then, and closes its connections one
+# after the other.
 ENDING_SECONDS = 1.0
 
 
@@ -217,11 +216,18 @@ class HawserComm(Comm):
             self._cut()
 
     async def close(self) -> None:
-        """Send what is left, say goodbye and close; bounded by `distributed.comm.ucx.close-timeout`, and by less where
-        nothing is left. It goes on without the caller when it is cancelled, as over tcp, and when Python ends."""
+        """Send what is left, say goodbye and close. It waits for what is left only, as over tcp, bounded by
+        `distributed.comm.ucx.close-timeout`; it goes on without the caller when it is cancelled and when Python ends.
+
+        The peer's answer to the goodbye is not waited for: a worker of Dask that is told twice to end, by its scheduler
+        and by a signal, cancels its own closing, and never ends if it waits here then."""
+        waits = bool(self._lender or self._unsent)
         seconds, at_the_end = self._patience()
         endpoint, lender = self._let_go()
         if endpoint is None:
+            return
+        if not waits:
+            _leave(endpoint, lender)
             return
         try:
             async with asyncio.timeout(seconds):
@@ -239,10 +245,10 @@ class HawserComm(Comm):
             raise
 
     def _patience(self) -> tuple[float, Callable[[hawser.Endpoint, _direct.Lender | None], None]]:
-        """For how many seconds close() waits, and what is done then."""
+        """For how many seconds close() waits for what is left, and what is done then."""
         if not threading.main_thread().is_alive():  # what is on its way is waited for as the workers are closed
             return ENDING_SECONDS, _leave
-        return close_timeout() if self._lender or self._unsent else GOODBYE_SECONDS, _abort
+        return close_timeout(), _abort
 
     def abort(self) -> None:
         """Close without waiting. What write() took still goes to the peer, as the kernel sends on what tcp took; a
