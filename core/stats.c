@@ -179,8 +179,9 @@ void hws__stats_context_ended(const hws_stats *gone)
     pthread_mutex_unlock(&lock);
 }
 
-/* Of a worker: fresh if nobody else owns it now, else as it was published last. */
-static void worker_stats(struct hws__worker *w, hws_id id, hws_stats *s)
+/* Of a worker: fresh if nobody else owns it now, else as it was published last. False: it has ended, and what was read
+ * may be of the one that has its memory now. */
+static bool worker_stats(struct hws__worker *w, hws_id id, hws_stats *s)
 {
     bool nested = hws__owned(w);
     uint64_t at;
@@ -195,6 +196,7 @@ static void worker_stats(struct hws__worker *w, hws_id id, hws_stats *s)
         sched_yield(); /* its writer does not run just now */
     }
     gather_counters(s, w); /* these anybody may read: they are of now */
+    return hws__obj_is_still(&w->obj, id);
 }
 
 /* Of a context, with its lock held. */
@@ -205,8 +207,8 @@ static void context_stats(struct hws__context *c, hws_stats *sum)
 
     *sum = c->gone;
     for (uint32_t i = 0; i < c->worker_count; i++) {
-        if ((w = hws__obj_find(&hws__objects, c->workers[i])) != NULL) {
-            worker_stats(w, c->workers[i], &s);
+        if ((w = hws__obj_find(&hws__objects, c->workers[i])) != NULL &&
+            worker_stats(w, c->workers[i], &s)) {
             add(sum, &s);
         }
     }
@@ -260,7 +262,9 @@ static int32_t get_worker(hws_id id, hws_stats *s)
         return r;
     }
     c = w->context;
-    worker_stats(w, id, s);
+    if (!worker_stats(w, id, s)) {
+        return hws__id_error(&hws__objects, id, HWS_KIND_WORKER);
+    }
     s->isolated_cap = atomic_load(&c->isolated_cap);
     s->spares = atomic_load(&c->isolated) - s->isolated;
     return HWS_OK;

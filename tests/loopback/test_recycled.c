@@ -63,6 +63,15 @@ CASE(arming)
     check_young();
 }
 
+CASE(statistics)
+{
+    hws_stats stats = {.struct_size = sizeof stats};
+    hws_id id = open_old();
+
+    CHECK_CODE(hws_stats_get(id, &stats), HWS_E_STALE);
+    check_young();
+}
+
 CASE(progress)
 {
     hws_id id = open_old();
