@@ -9,6 +9,7 @@
 #include "heap.h"
 #include "progress.h"
 #include "ucx_loader.h"
+#include "undo.h"
 
 static void end_early(struct hws__op *op, int32_t code)
 {
@@ -16,6 +17,7 @@ static void end_early(struct hws__op *op, int32_t code)
     case HWS__STAGE_MATCHING:
     case HWS__STAGE_CREDIT:
     case HWS__STAGE_STREAM:
+    case HWS__STAGE_COMING:
         hws__op_finish(op, code);
         break;
     case HWS__STAGE_READING:
@@ -30,6 +32,9 @@ static void end_early(struct hws__op *op, int32_t code)
         break;
     case HWS__STAGE_UCX:
         op->wanted = code;
+        if (code == HWS_E_CANCELED) {
+            hws__undo(op);
+        }
         if (op->ep != NULL && op->ep->closing) {
             hws__endpoint_attend(op->ep); /* which waits for it no longer */
         }

@@ -16,7 +16,7 @@ void hws__endpoint_end_matching(struct hws__endpoint *ep, int32_t status)
         struct hws__op *op = hws__container(n, struct hws__op, link);
 
         next = n->next;
-        if (op->stage == HWS__STAGE_MATCHING) {
+        if (op->stage == HWS__STAGE_MATCHING || op->stage == HWS__STAGE_COMING) {
             hws__op_finish(op, status);
         } else if (op->stage == HWS__STAGE_UCX && op->wanted == 0 &&
                    op->kind == HWS_EVENT_TAG_RECV) {
@@ -35,7 +35,7 @@ void hws__endpoint_end_ops(struct hws__endpoint *ep, int32_t status)
 /* Its data is at the peer still. */
 static bool is_unfetched(const struct hws__message *m)
 {
-    return m->rndv || m->raw;
+    return m->rndv || m->raw || m->coming != NULL;
 }
 
 void hws__endpoint_drop_unfetched(struct hws__endpoint *ep)

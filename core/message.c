@@ -3,6 +3,7 @@
 #include "multi.h"
 #include "progress.h"
 #include "ucx_loader.h"
+#include "undo.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,6 +52,7 @@ struct hws__message *hws__message_take(struct hws__worker *w, uint32_t kind)
     m->scope_ep = m->scope_worker = NULL;
     m->rndv = m->raw = m->fetching = m->returned = m->hooked = false;
     m->multi = NULL;
+    m->coming = m->meant = NULL;
     atomic_store_explicit(&m->credit, 0, memory_order_relaxed);
     m->free_fn = NULL;
     m->length = m->stored = m->header_length = 0;
@@ -188,6 +190,9 @@ void hws__message_release(struct hws__message *m)
     hws__obj_hide(&m->obj);
     if (m->multi != NULL) {
         hws__multi_release(m);
+    }
+    if (m->coming != NULL) {
+        hws__undo_release(m);
     }
     drop_desc(m);
     drop_memory(m);

@@ -13,6 +13,7 @@ struct hws__endpoint;
 struct hws__uworker;
 struct hws__worker;
 struct hws__scope;
+struct hws__op;
 
 struct hws__message {
     struct hws__obj obj; /* has an id once it is a message or buffer of the user */
@@ -40,6 +41,8 @@ struct hws__message {
     uint64_t sequence;        /* of the multi-buffer message that it is a part of */
     _Atomic uint8_t credit;   /* the sort that its credit is of, and 1; 0: none is held */
     uint64_t credit_bytes;
+    struct hws__op *coming; /* a cancelled receive that gets the data, see undo.h */
+    struct hws__op *meant;  /* a receive that waits for that */
     hws_free_fn free_fn;
     void *alloc_arg;
     hws_am_detail detail;

@@ -9,6 +9,7 @@
 #include "progress.h"
 #include "queue.h"
 #include "rma.h"
+#include "undo.h"
 #include <string.h>
 
 void hws__op_rejoin(struct hws__op *op)
@@ -62,6 +63,9 @@ static void unlink_kind(struct hws__op *op)
     if (op->kind == HWS_EVENT_FLUSH && !hws__list_empty(&op->match)) {
         hws__list_remove(&op->match);
         op->worker->watching--;
+    }
+    if (op->multi != NULL && op->kind == HWS_EVENT_TAG_RECV) {
+        hws__undo_forget(op);
     }
     if (op->kind >= HWS_EVENT_PUT && op->kind <= HWS_EVENT_ATOMIC) {
         hws__rma_forget(op);

@@ -7,6 +7,7 @@
 #include "multi.h"
 #include "progress.h"
 #include "ucx_loader.h"
+#include "undo.h"
 #include <string.h>
 
 /* An error of UCX's on an endpoint that failed is the failure's. */
@@ -62,6 +63,9 @@ void hws__op_ucx_done(void *request, ucs_status_t status, void *user_data)
         return; /* on the background thread; the owner ends it, see hws__op_orphans() */
     }
     hws__op_unhold(op);
+    if (op->multi != NULL) {
+        code = hws__undo_fetched(op, code);
+    }
     hws__op_finish_now(op, code < 0 || perhaps_dropped(op) ? hws__op_cause(op, code) : code);
 }
 
@@ -99,6 +103,11 @@ static void end_orphans(struct hws__list *ops, const struct hws__uworker *u)
         next = n->next;
         if (op->stage == HWS__STAGE_UCX && op->uworker == u) {
             op->worker->pending_ucx--;
+            if (op->multi != NULL && op->kind == HWS_EVENT_TAG_RECV) {
+                hws__op_finish(op, hws__op_cause(op, HWS_E_CANCELED));
+                next = ops->next; /* it may have ended another one with it */
+                continue;
+            }
             if (op->multi != NULL) {
                 hws__multi_orphan(op);
             }

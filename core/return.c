@@ -75,9 +75,9 @@ static bool is_over(const struct hws__message *m)
     return m->ep != NULL && (m->ep->obj.id != m->ep_id || m->ep->closing);
 }
 
-/* A tagged message waits for its receive, or has met it. */
-static void offer(struct hws__worker *w, struct hws__message *m)
+void hws__message_offer(struct hws__message *m)
 {
+    struct hws__worker *w = m->worker;
     struct hws__scope *scope = m->ep != NULL ? &m->ep->scope : &w->address_scope;
     struct hws__op *op;
 
@@ -116,7 +116,7 @@ int32_t hws_message_return(hws_id message)
     }
     w = m->worker;
     take_from_user(m);
-    offer(w, m);
+    hws__message_offer(m);
     leave(w, nested);
     return HWS_OK;
 }
@@ -144,7 +144,7 @@ static int32_t return_bytes(struct hws__post *p)
     }
     m->tag = p->tag;
     m->returned = true;
-    offer(p->worker, m);
+    hws__message_offer(m);
     return HWS_OK;
 }
 

@@ -8,6 +8,7 @@
 #include "raw.h"
 #include "options.h"
 #include "ucx_loader.h"
+#include "undo.h"
 #include <string.h>
 
 /* UCX has fetched the data of a rendezvous message. */
@@ -38,6 +39,8 @@ int32_t hws__fetch(struct hws__post *p, struct hws__uworker *u, void *desc, uint
         hws__ucx.ucp_am_recv_data_nbx(u->ucx, desc, hws__op_buffer(p, op), p->length, &param));
     p->done_length = length;
     if (r == HWS_OK) {
+        op->source = p->source;
+        op->memory_kind = p->opts->memory_kind;
         op->done_length = length;
         op->done_tag = p->done_tag;
     }
@@ -71,6 +74,9 @@ int32_t hws__message_to(struct hws__post *p, struct hws__message *m)
 
     if ((p->opts->flags & HWS_OP_INLINE) == 0 && hws__op_next(p) == NULL) {
         return HWS_E_TOO_MANY; /* before anything is moved: there must be an event for it */
+    }
+    if (m->coming != NULL) {
+        return hws__undo_meet(p, m);
     }
     p->done_tag = m->tag;
     if (p->opts->flags & HWS_OP_TAKE) {
@@ -475,7 +481,7 @@ int32_t hws_tag_probe(hws_id source, uint64_t tag, uint64_t mask, hws_message_in
             m = hws__raw_probe_all(p.worker, tag, mask);
         }
     }
-    if (m != NULL) {
+    if (m != NULL && m->coming == NULL) {
         out = (hws_message_info){.flags = m->rndv ? HWS_EVENT_FLAG_RNDV : 0,
                                  .endpoint = m->ep_id,
                                  .length = m->length,

@@ -145,7 +145,8 @@ static void end_ops(struct hws__worker *w)
         struct hws__op *op = hws__container(n, struct hws__op, link);
 
         next = n->next;
-        if (op->stage == HWS__STAGE_MATCHING || op->stage == HWS__STAGE_OWN) {
+        if (op->stage == HWS__STAGE_MATCHING || op->stage == HWS__STAGE_COMING ||
+            op->stage == HWS__STAGE_OWN) {
             hws__op_finish(op, HWS_E_CANCELED);
         }
     }

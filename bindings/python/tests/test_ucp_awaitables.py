@@ -202,6 +202,51 @@ async def test_a_receive_cancelled_as_its_message_came_loses_none(room):
     await _close(client, server, listener)
 
 
+async def _send_large(endpoint, sizes, chance):
+    for i, size in enumerate(sizes):
+        await endpoint.send(bytes([i]) * size)
+        if chance.random() < 0.3:
+            await asyncio.sleep(chance.random() * 0.002)
+
+
+async def _receive_large(endpoint, sizes, chance):
+    """How many receives were cancelled."""
+    cancelled = 0
+    for i, size in enumerate(sizes):
+        into = bytearray(size)
+        while True:
+            task = asyncio.create_task(endpoint.recv(into))
+            if chance.random() < 0.5:
+                for _ in range(chance.randrange(6)):
+                    await asyncio.sleep(0)
+                if chance.random() < 0.3:
+                    await asyncio.sleep(chance.random() * 0.003)
+                task.cancel()
+            try:
+                await task
+                break
+            except asyncio.CancelledError:
+                cancelled += 1
+        assert into == bytes([i]) * size
+    return cancelled
+
+
+async def test_receives_cancelled_while_large_messages_come_keep_the_order():
+    """The next receive gets the message that was on its way, not the one behind it, for which it may have no room."""
+    listener, client, server = await _both()
+    chance = random.Random(3)
+    cancelled = 0
+    for _ in range(40):
+        jobs = []
+        for sender, receiver in ((client, server), (server, client)):
+            sizes = [chance.choice([100_000, 300_000]) for _ in range(20)]
+            jobs += [_send_large(sender, sizes, chance), _receive_large(receiver, sizes, chance)]
+        results = await asyncio.wait_for(asyncio.gather(*jobs), 60)
+        cancelled += sum(n or 0 for n in results)
+    assert cancelled > 100
+    await _close(client, server, listener)
+
+
 async def test_nothing_is_kept():
     """Buffers and endpoints are free once their operations have ended."""
     listener, client, server = await _both()

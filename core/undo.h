@@ -1,0 +1,26 @@
+/*
+ * A tagged receive that is cancelled while UCX fetches its message cannot be ended at once, and nobody wants what it will
+ * bring. So the message waits again, in front, before its bytes are there: the next receive of its tag gets it, and not
+ * the message behind it, and waits for the bytes. Owner only.
+ */
+#ifndef HWS_CORE_UNDO_H
+#define HWS_CORE_UNDO_H
+
+#include <stdint.h>
+
+struct hws__message;
+struct hws__op;
+struct hws__post;
+
+/** It is cancelled. Where this cannot be done, and for lack of memory, it ends as if it had not been. */
+void hws__undo(struct hws__op *op);
+/** A receive meets a message whose bytes are still to come: it waits for them. As hws__post.run. */
+int32_t hws__undo_meet(struct hws__post *p, struct hws__message *m);
+/** Its bytes are there, or will not come. What the cancelled receive ends with. Inside UCX. */
+int32_t hws__undo_fetched(struct hws__op *op, int32_t code);
+/** One of the two receives is about to end without that. Part of hws__op_unlink(). */
+void hws__undo_forget(struct hws__op *op);
+/** The message is: the cancelled receive ends as if it had not been. Part of hws__message_release(). */
+void hws__undo_release(struct hws__message *m);
+
+#endif
