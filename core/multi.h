@@ -106,7 +106,9 @@ struct hws__multi {
     struct hws__op *op;
     struct hws__uworker *uworker;
     uint32_t left; /* parts that are not there yet; 1 more while they are being posted */
-    bool ours;     /* the memory is the message's, not the caller's of hws_multi_fetch() */
+    struct hws__message
+        *undone; /* the same message, waiting again: the receive was cancelled, see undo.h */
+    bool ours;   /* the memory is the message's, not the caller's of hws_multi_fetch() */
     struct hws__multi_want want;
     bool hooked; /* memory of `want.alloc` */
     void *block; /* memory of the library */
@@ -148,9 +150,11 @@ void hws__multi_unclaimed(hws_id buffer);
 void hws__multi_orphan(struct hws__op *op);
 /** The peer refused a message of ours. */
 void hws__multi_refused(struct hws__endpoint *ep, uint64_t sequence, int32_t code);
-/** A message of segments that were received from the endpoint before, copied. Owner only. Null: no memory. */
+/** A message of segments as long as these, for what was received from the endpoint before. Owner only. Null: no memory. */
 struct hws__message *hws__multi_of(struct hws__endpoint *ep, uint64_t tag,
                                    const hws_segment *segments, uint64_t count);
+/** Its data, copied. */
+void hws__multi_fill(struct hws__message *m, const hws_segment *segments);
 /** Turn an arriving message away, and tell its sender. */
 void hws__multi_refuse(struct hws__multi *x, int32_t code);
 

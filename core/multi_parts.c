@@ -5,6 +5,7 @@
 #include "error.h"
 #include "post.h"
 #include "ucx_loader.h"
+#include "undo.h"
 #include <string.h>
 
 /* Note a part; false if it is none of the message's, or comes twice. */
@@ -134,7 +135,7 @@ ucs_status_t hws__multi_part_cb(void *arg, const void *header, size_t header_len
 /* Of those that wait: what will never be whole, or whose data can no longer be fetched. */
 static bool is_unfetched(const struct hws__message *m)
 {
-    return m->multi->part_count != 0;
+    return m->multi->part_count != 0 || m->coming != NULL;
 }
 
 void hws__multi_lost(struct hws__endpoint *ep)
@@ -174,6 +175,9 @@ void hws__multi_end(struct hws__multi *x, int32_t code)
     struct hws__op *op = x->op;
     struct hws__endpoint *ep = x->message->ep;
 
+    if (x->undone != NULL) {
+        code = hws__undo_multi_fetched(x, code);
+    }
     op->multi = NULL;
     x->op = NULL;
     hws__list_remove(&x->link);
@@ -241,6 +245,9 @@ void hws__multi_orphan(struct hws__op *op)
 {
     struct hws__message *m = op->multi;
 
+    if (m->multi->undone != NULL) {
+        hws__undo_multi_orphan(m->multi);
+    }
     op->multi = NULL;
     m->multi->op = NULL;
     hws__message_release(m);

@@ -17,6 +17,7 @@ static void clear(struct hws__multi *x)
     x->op = NULL;
     x->left = 0;
     x->ours = x->hooked = false;
+    x->undone = NULL;
     x->block = NULL;
     x->block_length = 0;
     x->seen_gathered = false;
@@ -124,11 +125,10 @@ void hws__multi_place_inline(struct hws__multi *x)
     }
 }
 
-/* The segments' data in memory of the message's own, as if it had come with the list. */
-static bool copy_in(struct hws__message *m, const hws_segment *segments, uint64_t count)
+/* Memory of the message's own for the segments' data, as if it had come with the list. */
+static bool make_room(struct hws__message *m, const hws_segment *segments, uint64_t count)
 {
     struct hws__multi *x = m->multi;
-    char *to;
 
     for (uint64_t i = 0; i < count; i++) {
         x->segments[i] = (hws_segment){.length = segments[i].length};
@@ -140,18 +140,25 @@ static bool copy_in(struct hws__message *m, const hws_segment *segments, uint64_
     }
     x->inline_at = HWS__POOL_ALIGN; /* 0 says that there is none */
     m->stored = x->inline_at + x->gathered;
-    if ((m->memory = hws__pool_take(&m->worker->pool, m->stored)) == NULL) {
-        return false;
-    }
+    m->memory = hws__pool_take(&m->worker->pool, m->stored);
     m->data = m->memory;
-    to = (char *)m->memory + x->inline_at;
-    for (uint64_t i = 0; i < count; i++) {
+    return m->memory != NULL;
+}
+
+void hws__multi_fill(struct hws__message *m, const hws_segment *segments)
+{
+    char *to = m->memory;
+
+    if (to == NULL) {
+        return; /* nothing but empty segments */
+    }
+    to += m->multi->inline_at;
+    for (uint64_t i = 0; i < m->multi->detail.count; i++) {
         if (segments[i].length != 0) {
             memcpy(to, segments[i].base, segments[i].length);
         }
         to += segments[i].length;
     }
-    return true;
 }
 
 struct hws__message *hws__multi_of(struct hws__endpoint *ep, uint64_t tag,
@@ -176,7 +183,7 @@ struct hws__message *hws__multi_of(struct hws__endpoint *ep, uint64_t tag,
     x->sequence = 0;
     x->detail.count = count;
     x->detail.segments = count != 0 ? x->segments : NULL;
-    if (!copy_in(m, segments, count)) {
+    if (!make_room(m, segments, count)) {
         hws__message_release(m);
         return NULL;
     }

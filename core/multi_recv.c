@@ -7,6 +7,7 @@
 #include "options.h"
 #include "post.h"
 #include "quick.h"
+#include "undo.h"
 #include <string.h>
 
 /* The receive's limits; a message over them is refused. */
@@ -127,6 +128,20 @@ int hws__multi_step(struct hws__worker *w)
     return done;
 }
 
+/* For the bytes of a message that another receive still fetches. */
+static int32_t wait_for(struct hws__post *p, struct hws__message *m)
+{
+    struct hws__op *op = hws__op_take(p);
+
+    if (op == NULL) {
+        return HWS_E_TOO_MANY;
+    }
+    memmove(op->header, p->header, sizeof(struct hws__multi_want));
+    hws__match_unwait(m);
+    hws__undo_wait(op, m);
+    return HWS_OK;
+}
+
 static int32_t recv_run(struct hws__post *p)
 {
     struct hws__endpoint *ep = p->ep;
@@ -136,7 +151,7 @@ static int32_t recv_run(struct hws__post *p)
     struct hws__op *op;
 
     if ((m = hws__match_find(scope, ep == NULL, p->tag, p->mask)) != NULL) {
-        return hws__multi_to(p, m->multi, want);
+        return m->coming == NULL ? hws__multi_to(p, m->multi, want) : wait_for(p, m);
     }
     if (ep == NULL && p->worker->closing) {
         return hws__fail(HWS_E_CLOSING, p->source, "the worker is closing");

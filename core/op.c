@@ -64,7 +64,7 @@ static void unlink_kind(struct hws__op *op)
         hws__list_remove(&op->match);
         op->worker->watching--;
     }
-    if (op->multi != NULL && op->kind == HWS_EVENT_TAG_RECV) {
+    if (op->stage == HWS__STAGE_COMING || (op->multi != NULL && op->kind == HWS_EVENT_TAG_RECV)) {
         hws__undo_forget(op);
     }
     if (op->kind >= HWS_EVENT_PUT && op->kind <= HWS_EVENT_ATOMIC) {

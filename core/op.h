@@ -95,11 +95,10 @@ struct hws__op {
     /* What the event's detail is on success, and after HWS_E_CUDA. It may be gone with the worker before the
      * operation is claimed; `tag` is the id of the buffer then. */
     const void *record;
-    struct hws__message
-        *multi; /* of a multi-buffer receive that waits for parts, or of a tagged one, see undo.h */
-    void *ucx;  /* the UCX request */
-    void *extra;          /* memory to free at the end (long headers, long iov) */
-    struct hws__op *next; /* free list, submissions */
+    struct hws__message *multi; /* of a multi-buffer receive that waits for parts, or see undo.h */
+    void *ucx;                  /* the UCX request */
+    void *extra;                /* memory to free at the end (long headers, long iov) */
+    struct hws__op *next;       /* free list, submissions */
 
     hws_id queue_id;              /* if there is a queue */
     struct hws__rkey *rkey;       /* remote memory access: the key, if UCX uses it */

@@ -102,16 +102,14 @@ static void end_orphans(struct hws__list *ops, const struct hws__uworker *u)
 
         next = n->next;
         if (op->stage == HWS__STAGE_UCX && op->uworker == u) {
+            bool others = op->multi != NULL; /* may end with it, see undo.h */
+
             op->worker->pending_ucx--;
-            if (op->multi != NULL && op->kind == HWS_EVENT_TAG_RECV) {
-                hws__op_finish(op, hws__op_cause(op, HWS_E_CANCELED));
-                next = ops->next; /* it may have ended another one with it */
-                continue;
-            }
-            if (op->multi != NULL) {
+            if (others && op->kind != HWS_EVENT_TAG_RECV) {
                 hws__multi_orphan(op);
             }
             hws__op_finish(op, hws__op_cause(op, HWS_E_CANCELED));
+            next = others ? ops->next : next;
         }
     }
 }

@@ -9,6 +9,7 @@
 #include "progress.h"
 #include "stream.h"
 #include "tag.h"
+#include "undo.h"
 
 /* Give the worker back; who sleeps may have something to tell now. */
 static void leave(struct hws__worker *w, bool nested)
@@ -75,31 +76,29 @@ static bool is_over(const struct hws__message *m)
     return m->ep != NULL && (m->ep->obj.id != m->ep_id || m->ep->closing);
 }
 
+static struct hws__scope *scope_of(const struct hws__message *m)
+{
+    return m->ep == NULL      ? &m->worker->address_scope
+           : m->multi == NULL ? &m->ep->scope
+                              : &m->ep->multi_scope;
+}
+
 void hws__message_offer(struct hws__message *m)
 {
     struct hws__worker *w = m->worker;
-    struct hws__scope *scope = m->ep != NULL ? &m->ep->scope : &w->address_scope;
+    struct hws__scope *worker = m->multi == NULL ? &w->scope : &w->multi_scope;
     struct hws__op *op;
 
     if (is_over(m)) {
         hws__message_release(m);
-    } else if ((op = hws__match_arrived(scope, &w->scope, m->tag)) != NULL) {
+    } else if ((op = hws__match_arrived(scope_of(m), worker, m->tag)) == NULL) {
+        hws__match_wait(scope_of(m), worker, m);
+    } else if (m->coming != NULL) {
+        hws__undo_wait(op, m);
+    } else if (m->multi == NULL) {
         hws__message_meet(op, m);
     } else {
-        hws__match_wait(scope, &w->scope, m);
-    }
-}
-
-static void offer_multi(struct hws__worker *w, struct hws__message *m)
-{
-    struct hws__op *op;
-
-    if (is_over(m)) {
-        hws__message_release(m);
-    } else if ((op = hws__match_arrived(&m->ep->multi_scope, &w->multi_scope, m->tag)) != NULL) {
         hws__multi_meet(op, m->multi);
-    } else {
-        hws__match_wait(&m->ep->multi_scope, &w->multi_scope, m);
     }
 }
 
@@ -189,7 +188,7 @@ int32_t hws_multi_return(hws_id buffer)
                 : hws__fail(HWS_E_IN_USE, buffer, "the data was fetched");
     } else {
         take_from_user(m);
-        offer_multi(w, m);
+        hws__message_offer(m);
     }
     leave(w, nested);
     return r;
@@ -229,8 +228,9 @@ int32_t hws_segments_return(hws_id endpoint, uint64_t tag, const hws_segment *se
     if ((m = hws__multi_of(p.ep, tag, segments, count)) == NULL) {
         r = hws__fail(HWS_E_NO_MEMORY, endpoint, "no memory for a message that is given back");
     } else {
+        hws__multi_fill(m, segments);
         m->returned = true;
-        offer_multi(p.worker, m);
+        hws__message_offer(m);
     }
     leave(p.worker, nested);
     return r;

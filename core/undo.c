@@ -1,6 +1,6 @@
 #include "undo.h"
 #include "endpoint.h"
-#include "message.h"
+#include "multi.h"
 #include "post.h"
 #include "tag.h"
 
@@ -21,11 +21,43 @@ static bool can_undo(const struct hws__op *op)
            op->done_length != 0;
 }
 
+static bool in_host_memory(const struct hws__multi *x)
+{
+    for (uint64_t i = 0; i < x->detail.count; i++) {
+        if (x->segments[i].length != 0 && x->segments[i].memory_kind != HWS_MEMORY_HOST) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* What the library has memory for is not lost: it is a buffer of the user's. */
+static void undo_multi(struct hws__op *op)
+{
+    struct hws__multi *x = op->multi->multi;
+    struct hws__endpoint *ep = op->multi->ep;
+    struct hws__message *m;
+
+    if (x->ours || x->undone != NULL || !in_host_memory(x) || ep->obj.id != op->multi->ep_id ||
+        ep->closing || ep->failed ||
+        (m = hws__multi_of(ep, op->multi->tag, x->segments, x->detail.count)) == NULL) {
+        return;
+    }
+    m->returned = true;
+    m->coming = op;
+    x->undone = m;
+    hws__message_offer(m);
+}
+
 void hws__undo(struct hws__op *op)
 {
     struct hws__endpoint *ep = sender(op);
     struct hws__message *m;
 
+    if (op->kind == HWS_EVENT_MULTI_RECV && op->multi != NULL) {
+        undo_multi(op);
+        return;
+    }
     if (!can_undo(op) || (ep != NULL && (ep->closing || ep->failed)) ||
         (m = hws__message_take(op->worker, HWS_KIND_MESSAGE)) == NULL) {
         return;
@@ -52,10 +84,27 @@ int32_t hws__undo_meet(struct hws__post *p, struct hws__message *m)
     hws__match_unwait(m);
     op->buffer = hws__op_buffer(p, op);
     op->memory_kind = p->opts->memory_kind;
+    hws__undo_wait(op, m);
+    return HWS_OK;
+}
+
+void hws__undo_wait(struct hws__op *op, struct hws__message *m)
+{
     op->stage = HWS__STAGE_COMING;
     op->multi = m;
     m->meant = op;
-    return HWS_OK;
+}
+
+void hws__undo_release(struct hws__message *m)
+{
+    struct hws__op *op = m->coming;
+
+    if (op->kind == HWS_EVENT_TAG_RECV) {
+        op->multi = NULL;
+    } else {
+        op->multi->multi->undone = NULL;
+    }
+    m->coming = NULL;
 }
 
 /* The two know nothing of each other any more; who waited for the message, or null. */
@@ -63,8 +112,7 @@ static struct hws__op *part(struct hws__message *m)
 {
     struct hws__op *meant = m->meant;
 
-    m->coming->multi = NULL;
-    m->coming = NULL;
+    hws__undo_release(m);
     m->meant = NULL;
     if (meant != NULL) {
         meant->multi = NULL;
@@ -109,6 +157,27 @@ int32_t hws__undo_fetched(struct hws__op *op, int32_t code)
     return HWS_E_CANCELED;
 }
 
+int32_t hws__undo_multi_fetched(struct hws__multi *x, int32_t code)
+{
+    struct hws__message *m = x->undone;
+    struct hws__op *meant;
+
+    if (code < 0) {
+        lose(m, code);
+        return code;
+    }
+    hws__multi_fill(m, x->segments);
+    if ((meant = part(m)) != NULL) {
+        hws__multi_meet(meant, m->multi);
+    }
+    return HWS_E_CANCELED;
+}
+
+void hws__undo_multi_orphan(struct hws__multi *x)
+{
+    lose(x->undone, HWS_E_CONNECTION_RESET);
+}
+
 /* The receive that waits is cancelled itself. */
 static void wait_again(struct hws__message *m)
 {
@@ -130,10 +199,4 @@ void hws__undo_forget(struct hws__op *op)
     } else {
         lose(m, HWS_E_CONNECTION_RESET);
     }
-}
-
-void hws__undo_release(struct hws__message *m)
-{
-    m->coming->multi = NULL;
-    m->coming = NULL;
 }

@@ -771,8 +771,8 @@ struct hws_op_opts {
 /**
  * Ask for the end of an operation. Its final event still comes: HWS_E_CANCELED, or what it was if
  * it was faster. An operation that UCX cannot cancel keeps its buffer until UCX gives it back. A tagged
- * receive (not on a raw endpoint) that is cancelled while its message is fetched gives it back, as
- * hws_tag_return() does, and at once: the next receive of its tag waits for it.
+ * receive (not on a raw endpoint) or hws_multi_fetch() that is cancelled on its way gives the message
+ * back, as hws_tag_return() does, and at once: the next receive of its tag waits for it.
  * @return 0, HWS_E_STALE if it has ended
  * @thread any  @blocks no  @owns the buffer stays the library's until the final event  @since 0.1
  * @ucx ucp_request_cancel

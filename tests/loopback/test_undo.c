@@ -1,5 +1,6 @@
 /*
  * Receives that are cancelled while their message is on its way: the next receive gets it, and not the message behind it.
+ * Of one buffer, and of many.
  * Over TCP, where nothing comes as long as the sender makes no progress.
  */
 #include "support/cases.h"
@@ -282,6 +283,147 @@ CASE(the_worker_closes)
 {
     end_in_between(worker_closes, true);
     end_in_between(worker_closes, false);
+}
+
+/* ---- Multi-buffer messages ---- */
+
+static void send_parts(struct undo *u, int i)
+{
+    hws_segment two[2] = {{.base = u->out[i], .length = LARGE / 2},
+                          {.base = u->out[i] + LARGE / 2, .length = LARGE / 2}};
+
+    CHECK_OK(hws_multi_send(u->pair.endpoint[0], 7, two, 2, NULL, NULL, &u->sent[i]));
+}
+
+static hws_id post_list(struct undo *u)
+{
+    hws_multi_recv_opts list = {.struct_size = sizeof list, .flags = HWS_MULTI_LIST};
+    hws_id op = 0;
+
+    CHECK_OK(hws_multi_recv(u->pair.endpoint[1], 7, ALL, &list, NULL, &op));
+    return op;
+}
+
+/* The data of a list that was received, into in[i]. */
+static hws_id fetch(struct undo *u, hws_id list, int i)
+{
+    const hws_multi_detail *detail = WAIT_OK(&u->pair, list).detail;
+    hws_segment two[2] = {{.base = u->in[i], .length = LARGE / 2},
+                          {.base = u->in[i] + LARGE / 2, .length = LARGE / 2}};
+    hws_id op = 0;
+
+    CHECK_EQ(detail->count, 2);
+    CHECK_EQ(detail->total, LARGE);
+    CHECK_OK(hws_multi_fetch(detail->buffer, two, 2, NULL, &op));
+    return op;
+}
+
+/* One of two messages is being fetched, and that is cancelled. */
+static hws_id begin_parts(struct undo *u)
+{
+    hws_id list, op;
+
+    list = post_list(u);
+    send_parts(u, 0);
+    op = fetch(u, list, 0);
+    send_parts(u, 1);
+    receiver_goes_on(u);
+    CHECK_OK(hws_cancel(op));
+    return op;
+}
+
+static void fetched(struct undo *u, hws_id op, int i, int message)
+{
+    CHECK_EQ(WAIT_OK(&u->pair, op).length, LARGE);
+    CHECK(memcmp(u->in[i], u->out[message], LARGE) == 0);
+}
+
+CASE(parts_are_waited_for)
+{
+    hws_id first, second, third;
+    struct undo u;
+
+    open_undo(&u);
+    first = begin_parts(&u);
+    CHECK_PENDING(first);
+    second = post_list(&u);
+    CHECK_PENDING(second);
+    third = post_list(&u);
+    CHECK_EQ(WAIT(&u.pair, first).status, HWS_E_CANCELED);
+    fetched(&u, fetch(&u, second, 1), 1, 0);
+    fetched(&u, fetch(&u, third, 2), 2, 1);
+    both_were_sent(&u);
+    close_undo(&u);
+}
+
+CASE(nobody_waits_for_parts)
+{
+    struct undo u;
+    hws_id first;
+
+    open_undo(&u);
+    first = begin_parts(&u);
+    CHECK_EQ(WAIT(&u.pair, first).status, HWS_E_CANCELED);
+    fetched(&u, fetch(&u, post_list(&u), 1), 1, 0);
+    fetched(&u, fetch(&u, post_list(&u), 2), 2, 1);
+    both_were_sent(&u);
+    close_undo(&u);
+}
+
+CASE(who_waits_for_parts_is_cancelled_too)
+{
+    hws_id first, second;
+    struct undo u;
+
+    open_undo(&u);
+    first = begin_parts(&u);
+    second = post_list(&u);
+    CHECK_OK(hws_cancel(second));
+    CHECK_CODE(hws_wait(second, T_SECOND, NULL), HWS_E_CANCELED);
+    CHECK_EQ(WAIT(&u.pair, first).status, HWS_E_CANCELED);
+    fetched(&u, fetch(&u, post_list(&u), 1), 1, 0);
+    fetched(&u, fetch(&u, post_list(&u), 2), 2, 1);
+    both_were_sent(&u);
+    close_undo(&u);
+}
+
+/* As end_in_between(). */
+static void end_between_parts(void (*end)(struct undo *u), bool waits)
+{
+    hws_id first, second = 0;
+    struct undo u;
+    int32_t status;
+
+    open_undo(&u);
+    first = begin_parts(&u);
+    if (waits) {
+        second = post_list(&u);
+    }
+    end(&u);
+    status = WAIT(&u.pair, first).status;
+    CHECK(status == HWS_E_CANCELED || status == HWS_OK);
+    if (waits) {
+        (void)WAIT(&u.pair, second);
+    }
+    close_undo(&u);
+}
+
+CASE(the_peer_leaves_between_parts)
+{
+    end_between_parts(peer_leaves, true);
+    end_between_parts(peer_leaves, false);
+}
+
+CASE(the_receiver_leaves_between_parts)
+{
+    end_between_parts(receiver_leaves, true);
+    end_between_parts(receiver_leaves, false);
+}
+
+CASE(the_worker_closes_between_parts)
+{
+    end_between_parts(worker_closes, true);
+    end_between_parts(worker_closes, false);
 }
 
 CASES_MAIN

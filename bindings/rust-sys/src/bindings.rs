@@ -1568,7 +1568,7 @@ unsafe extern "C" {
     /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: nothing. Returns: 0, or the id's error.
     pub fn hws_endpoint_query(endpoint: hws_id, out: *mut hws_endpoint_info) -> i32;
 
-    /// Ask for the end of an operation. Its final event still comes: HWS_E_CANCELED, or what it was if it was faster. An operation that UCX cannot cancel keeps its buffer until UCX gives it back. A tagged receive (not on a raw endpoint) that is cancelled while its message is fetched gives it back, as hws_tag_return() does, and at once: the next receive of its tag waits for it.
+    /// Ask for the end of an operation. Its final event still comes: HWS_E_CANCELED, or what it was if it was faster. An operation that UCX cannot cancel keeps its buffer until UCX gives it back. A tagged receive (not on a raw endpoint) or hws_multi_fetch() that is cancelled on its way gives the message back, as hws_tag_return() does, and at once: the next receive of its tag waits for it.
     ///
     /// Threads: any. Blocks: no. Owns: the buffer stays the library's until the final event. Returns: 0, HWS_E_STALE if it has ended.
     pub fn hws_cancel(op: hws_id) -> i32;
