@@ -147,7 +147,10 @@ CASE(key_without_descriptors)
     static char region[4096], packed[4096];
     hws_id memory = 0, rkey = 0;
     uint64_t length = 0;
-    t_pair_opts opts = {.features = HWS_FEATURE_TAG | HWS_FEATURE_RMA};
+    /* One that is just being made would end the process on 1.13.1. */
+    hws_worker_opts no_spares = {.struct_size = sizeof no_spares, .spares = UINT32_MAX};
+    t_pair_opts opts = {.features = HWS_FEATURE_TAG | HWS_FEATURE_RMA,
+                        .worker = {&no_spares, &no_spares}};
     t_pair pair;
 
     t_pair_open(&pair, &opts);
