@@ -302,7 +302,11 @@ def test_a_program_ends_although_the_scheduler_is_stopped(n, tmp_path):
         # A batch of small tasks is one message of several fragments: UCX 1.13 drops those of a peer that is gone.
         arrives = n > 10 or hawser.library()["ucx_minor"] > 13
         with Client(scheduler_file=str(file), timeout=30) as client:
-            found = client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
+            end = time.monotonic() + 10  # it takes one message after the other
+            while (found := client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))) != 20:
+                if not arrives or time.monotonic() > end:
+                    break
+                time.sleep(0.1)
         assert found == 20 or not arrives
     finally:
         scheduler.kill()
