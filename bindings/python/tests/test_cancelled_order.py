@@ -4,6 +4,7 @@ import asyncio
 import random
 
 import pytest
+from cancel_support import received_at_last
 
 import hawser
 
@@ -36,20 +37,9 @@ async def _receive(endpoint, kind, sizes, chance):
     """How many receives were cancelled."""
     cancelled = 0
     for i, size in enumerate(sizes):
-        while True:
-            task = asyncio.create_task(_receive_one(endpoint, kind, size))
-            if chance.random() < 0.5:
-                for _ in range(chance.randrange(6)):
-                    await asyncio.sleep(0)
-                if chance.random() < 0.3:
-                    await asyncio.sleep(chance.random() * 0.003)
-                task.cancel()
-            try:
-                received = await task
-                break
-            except asyncio.CancelledError:
-                cancelled += 1
+        received, times = await received_at_last(lambda size=size: _receive_one(endpoint, kind, size), chance)
         assert received == _content(i, size), f"message {i} of {size} bytes"
+        cancelled += times
     return cancelled
 
 

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import ucp._libs.arr
+from cancel_support import received_at_last
 from ucp_support import connected, event_loop_policy, fresh_ucp  # noqa: F401
 
 import ucp
@@ -214,20 +215,9 @@ async def _receive_large(endpoint, sizes, chance):
     cancelled = 0
     for i, size in enumerate(sizes):
         into = bytearray(size)
-        while True:
-            task = asyncio.create_task(endpoint.recv(into))
-            if chance.random() < 0.5:
-                for _ in range(chance.randrange(6)):
-                    await asyncio.sleep(0)
-                if chance.random() < 0.3:
-                    await asyncio.sleep(chance.random() * 0.003)
-                task.cancel()
-            try:
-                await task
-                break
-            except asyncio.CancelledError:
-                cancelled += 1
+        _, times = await received_at_last(lambda into=into: endpoint.recv(into), chance)
         assert into == bytes([i]) * size
+        cancelled += times
     return cancelled
 
 
