@@ -41,14 +41,22 @@ void hws__address_text(const struct sockaddr_storage *a, char *text, size_t size
              (unsigned)hws__address_port(a));
 }
 
+bool hws__address_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+    if (a->ss_family != b->ss_family) {
+        return false;
+    }
+    if (a->ss_family == AF_INET6) {
+        return memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr,
+                      &((const struct sockaddr_in6 *)b)->sin6_addr, sizeof(struct in6_addr)) == 0;
+    }
+    return a->ss_family == AF_INET && ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
+                                          ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+}
+
 bool hws__address_same(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
 {
-    char x[INET6_ADDRSTRLEN], y[INET6_ADDRSTRLEN];
-
-    hws__address_host(a, x, sizeof x);
-    hws__address_host(b, y, sizeof y);
-    return a->ss_family == b->ss_family && hws__address_port(a) == hws__address_port(b) &&
-           strcmp(x, y) == 0;
+    return hws__address_port(a) == hws__address_port(b) && hws__address_same_host(a, b);
 }
 
 socklen_t hws__address_length(const struct sockaddr_storage *a)

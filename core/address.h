@@ -13,7 +13,9 @@ void hws__address_text(const struct sockaddr_storage *a, char *text, size_t size
 /** The address alone, without the port. */
 void hws__address_host(const struct sockaddr_storage *a, char *text, size_t size);
 uint16_t hws__address_port(const struct sockaddr_storage *a);
-/** Family, address and port are the same. */
+/** Family and address are the same; never of other families than IPv4 and IPv6. */
+bool hws__address_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
+/** The port, too. */
 bool hws__address_same(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
 socklen_t hws__address_length(const struct sockaddr_storage *a);
 

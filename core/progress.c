@@ -173,6 +173,7 @@ static int sweep(struct hws__worker *w)
                          0)) {
         done += finish_sweep(w);
     }
+    w->worked |= (uint32_t)done;
     return done;
 }
 
@@ -323,6 +324,7 @@ static int slow(struct hws__worker *w)
     if (w->closing && hws__worker_step(w)) {
         done++;
     }
+    w->worked |= (uint32_t)done;
     return done;
 }
 

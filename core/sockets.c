@@ -79,15 +79,10 @@ static bool on_one_host(int fd)
 {
     struct sockaddr_storage local, peer;
     socklen_t length = sizeof local, peer_length = sizeof peer;
-    char text[2][64];
 
-    if (getsockname(fd, (struct sockaddr *)&local, &length) != 0 ||
-        getpeername(fd, (struct sockaddr *)&peer, &peer_length) != 0) {
-        return false;
-    }
-    hws__address_host(&local, text[0], sizeof text[0]);
-    hws__address_host(&peer, text[1], sizeof text[1]);
-    return text[0][0] != '\0' && strcmp(text[0], text[1]) == 0;
+    return getsockname(fd, (struct sockaddr *)&local, &length) == 0 &&
+           getpeername(fd, (struct sockaddr *)&peer, &peer_length) == 0 &&
+           hws__address_same_host(&local, &peer);
 }
 
 void hws__sockets_close_on_exec(int fd)

@@ -122,6 +122,13 @@ static void gather_counters(hws_stats *s, const struct hws__worker *w)
     }
 }
 
+static void gather_pool(hws_stats *s, const struct hws__worker *w)
+{
+    s->pool_bytes = w->pool.bytes;
+    s->pool_reused = w->pool.reused;
+    s->pool_fresh = w->pool.fresh;
+}
+
 /* Everything that a worker counts. Owner only. */
 static void gather(hws_stats *s, const struct hws__worker *w)
 {
@@ -135,28 +142,56 @@ static void gather(hws_stats *s, const struct hws__worker *w)
 
         add_traffic(s, &ep->traffic, hws__endpoint_via(ep));
     }
-    s->pool_bytes = w->pool.bytes;
-    s->pool_reused = w->pool.reused;
-    s->pool_fresh = w->pool.fresh;
+    gather_pool(s, w);
+}
+
+static void write_out(struct hws__worker *w, hws_stats *s, uint64_t now)
+{
+    hws__stats_write(&w->published, s, now);
+    if (w->page != NULL) {
+        s->isolated_cap = atomic_load(&w->context->isolated_cap);
+        s->spares = atomic_load(&w->context->isolated) - s->isolated;
+        hws__stats_write(&w->page->stats, s, now);
+    }
+}
+
+static uint64_t posts(const struct hws__worker *w)
+{
+    return SCOPE(count.ops_inline) + SCOPE(count.ops_posted);
 }
 
 void hws__stats_publish(struct hws__worker *w, uint64_t now)
 {
     hws_stats s;
 
+    w->worked = 0;
+    w->published_posts = posts(w);
     gather(&s, w);
-    hws__stats_write(&w->published, &s, now);
-    if (w->page != NULL) {
-        s.isolated_cap = atomic_load(&w->context->isolated_cap);
-        s.spares = atomic_load(&w->context->isolated) - s.isolated;
-        hws__stats_write(&w->page->stats, &s, now);
+    write_out(w, &s, now);
+}
+
+/* Nothing passed through an endpoint since: what they counted, which is the work, is still as it was published. */
+static void publish_again(struct hws__worker *w, uint64_t now)
+{
+    hws_stats s;
+    uint64_t at;
+
+    if (hws__stats_read(&w->published, &s, &at)) {
+        gather_counters(&s, w);
+        gather_pool(&s, w);
+        write_out(w, &s, now);
     }
 }
 
 void hws__stats_tick(struct hws__worker *w, uint64_t now)
 {
-    if (now - atomic_load_explicit(&w->published.at, memory_order_relaxed) >= HWS__STATS_NS) {
+    if (now - atomic_load_explicit(&w->published.at, memory_order_relaxed) < HWS__STATS_NS) {
+        return;
+    }
+    if (w->worked != 0 || w->published_posts != posts(w)) {
         hws__stats_publish(w, now);
+    } else {
+        publish_again(w, now);
     }
 }
 

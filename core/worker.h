@@ -96,6 +96,7 @@ struct hws__worker {
     _Alignas(64) struct hws__list hot;
     uint32_t tick;    /* sweeps until the slow checks */
     uint64_t slow_at; /* when they were made last */
+    uint32_t worked;  /* not 0: sweeps found work since the counters were published */
     /* How long callbacks take: the number of calls at which the clock is looked at next, and when it was. */
     uint64_t calls_next, called_at;
     bool calls_slow;
@@ -192,6 +193,7 @@ struct hws__worker {
     struct hws__counters count;
     struct hws__traffic gone[HWS__VIAS]; /* of endpoints that are no more */
     struct hws__stats_words published;   /* see stats.h */
+    uint64_t published_posts;            /* operations posted by then */
     struct hws__stats_page *page;        /* for other processes; null: there is none */
     int page_fd;
     struct hws__latency *latency; /* histograms, in the page; null: not asked for */

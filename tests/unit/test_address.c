@@ -63,6 +63,30 @@ Test(address, one_loopback_address_stands_for_all)
     cr_assert_str_eq(for_ucx("::ffff:127.0.0.2"), "::ffff:127.0.0.2");
 }
 
+static struct sockaddr_storage address(const char *host, uint16_t port)
+{
+    struct sockaddr_storage *list = NULL, a;
+
+    cr_assert_eq(hws__address_resolve(host, port, true, false, &list), 1);
+    a = list[0];
+    free(list);
+    return a;
+}
+
+Test(address, same_host_and_same_port)
+{
+    struct sockaddr_storage a = address("10.1.2.3", 5), other = address("10.1.2.4", 5);
+    struct sockaddr_storage b = address("2001:db8::1", 5), mapped = address("::ffff:10.1.2.3", 5);
+    struct sockaddr_storage next = address("10.1.2.3", 6), none = {.ss_family = AF_UNIX};
+
+    cr_assert(hws__address_same(&a, &a) && hws__address_same(&b, &b));
+    cr_assert(hws__address_same_host(&a, &next) && !hws__address_same(&a, &next));
+    cr_assert(!hws__address_same_host(&a, &other) && !hws__address_same(&a, &mapped));
+    other = address("2001:db8::2", 5);
+    cr_assert(!hws__address_same(&b, &other) && !hws__address_same_host(&a, &b));
+    cr_assert(!hws__address_same_host(&none, &none));
+}
+
 Test(address, lengths_fit_the_family)
 {
     struct sockaddr_storage a = {.ss_family = AF_INET};
