@@ -7,7 +7,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-void hws__cm_unwatch(struct hws__uworker *u, ucp_ep_h ucx)
+void hws__cm_unwatch(struct hws__uworker *u, ucp_ep_h ucx, int known)
 {
     ucp_ep_attr_t local = {.field_mask = UCP_EP_ATTR_FIELD_LOCAL_SOCKADDR};
     ucp_ep_attr_t peer = {.field_mask = UCP_EP_ATTR_FIELD_REMOTE_SOCKADDR};
@@ -18,7 +18,7 @@ void hws__cm_unwatch(struct hws__uworker *u, ucp_ep_h ucx)
         return; /* made from a worker's address */
     }
     connected = hws__ucx.ucp_ep_query(ucx, &peer) == UCS_OK;
-    fd = hws__sockets_find(hws__address_port(&local.local_sockaddr), &local.local_sockaddr,
+    fd = hws__sockets_find(known, hws__address_port(&local.local_sockaddr), &local.local_sockaddr,
                            connected ? &peer.remote_sockaddr : NULL);
     if (fd >= 0 && hws__ucx.ucs_async_remove_handler(fd, 1) == UCS_OK) {
         hws__ucx.ucp_worker_progress(u->ucx);
@@ -33,26 +33,20 @@ uint16_t hws__cm_port(ucp_ep_h ucx)
                                                         : 0;
 }
 
-/* The socket of a dial, connected or not. */
-static int dialled(uint16_t port, const struct sockaddr_storage *peer)
+int hws__cm_dialled(uint16_t port, const struct sockaddr_storage *peer)
 {
-    return port != 0 ? hws__sockets_find_dial(port, peer) : -1;
-}
-
-void hws__cm_dialled(uint16_t port, const struct sockaddr_storage *peer)
-{
-    int fd = dialled(port, peer);
+    int fd = port != 0 ? hws__sockets_find_dial(-1, port, peer) : -1;
 
     if (fd >= 0) {
         hws__sockets_screen_one(fd, HWS__DIALLED);
         hws__sockets_close_on_exec(fd);
     }
+    return fd;
 }
 
-/* The socket of a client that is taken in, or -1. */
-static int taken_in(uint16_t port, const struct sockaddr_storage *client)
+int hws__cm_accepted(uint16_t port, const struct sockaddr_storage *client)
 {
-    int fd = hws__sockets_find(port, NULL, client);
+    int fd = hws__sockets_find(-1, port, NULL, client);
 
     if (fd >= 0) {
         hws__sockets_screen_one(fd, HWS__TAKEN_IN);
@@ -61,14 +55,9 @@ static int taken_in(uint16_t port, const struct sockaddr_storage *client)
     return fd;
 }
 
-void hws__cm_accepted(uint16_t port, const struct sockaddr_storage *client)
+bool hws__cm_answered(int known, uint16_t port, const struct sockaddr_storage *peer)
 {
-    taken_in(port, client);
-}
-
-bool hws__cm_answered(uint16_t port, const struct sockaddr_storage *peer)
-{
-    int fd = dialled(port, peer);
+    int fd = port != 0 ? hws__sockets_find_dial(known, port, peer) : -1;
     struct tcp_info t = {0};
     socklen_t length = sizeof t;
 
@@ -83,13 +72,14 @@ static bool pause_fd(int fd)
     return hws__ucx.ucs_async_modify_handler(fd, 0) == UCS_OK;
 }
 
-void hws__cm_pause(struct hws__uworker *u, const struct sockaddr_storage *client, uint16_t port)
+int hws__cm_pause(struct hws__uworker *u, const struct sockaddr_storage *client, uint16_t port)
 {
-    int fd = taken_in(port, client);
+    int fd = hws__cm_accepted(port, client);
 
     if (fd >= 0 && pause_fd(fd)) {
         hws__ucx.ucp_worker_progress(u->ucx);
     }
+    return fd;
 }
 
 static bool listens_at(int fd, void *arg)

@@ -111,7 +111,7 @@ void hws__dial_on(struct hws__endpoint *ep, struct hws__uworker *u)
     }
     ep->phase = HWS__PHASE_HELLO;
     ep->dial_port = hws__cm_port(ucx);
-    hws__cm_dialled(ep->dial_port, to);
+    ep->cm_socket = hws__cm_dialled(ep->dial_port, to);
     if (ep->address_count - ep->address_next > 1 && ep->connect != NULL) {
         /* An address that swallows everything must leave time for the others. */
         hws__endpoint_deadline(ep, hws__left(ep->connect->deadline) /
@@ -246,8 +246,9 @@ void hws__dial_failed(struct hws__endpoint *ep, int32_t status)
 
     hws__log(HWS_LOG_DEBUG, "dial %s:%u%s: %s", ep->host, (unsigned)ep->port,
              by_tcp ? " by TCP" : "", hws_error_name(status));
-    ep->answered |= (status == HWS_E_CONNECTION_RESET || status == HWS_E_UNREACHABLE) &&
-                    hws__cm_answered(ep->dial_port, &ep->addresses[ep->address_next]);
+    ep->answered |=
+        (status == HWS_E_CONNECTION_RESET || status == HWS_E_UNREACHABLE) &&
+        hws__cm_answered(ep->cm_socket, ep->dial_port, &ep->addresses[ep->address_next]);
     hws__endpoint_detach(ep);
     ep->ucx_error = false;
     if (waits) {

@@ -41,6 +41,7 @@ struct hws__endpoint *hws__endpoint_new(struct hws__worker *w)
         hws__list_init(&ep->multis);
         hws__list_init(&ep->multi_early);
         ep->close_timeout = HWS__CLOSE_NS;
+        ep->cm_socket = -1;
     }
     return ep;
 }

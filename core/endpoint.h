@@ -65,6 +65,7 @@ struct hws__endpoint {
     void *worker_address; /* where to, see waddress.c; or the peer's offer, see upgrade.h */
     void *first_hello;    /* server: to go on with, see waddress.c */
     uint16_t dial_port;   /* this end's, of the dial */
+    int cm_socket;        /* UCX's, on which it watches the connection; -1: not known */
     ucs_status_t ucx_status;
     char lanes[128];
     int32_t status;     /* why it failed */
@@ -98,6 +99,7 @@ struct hws__endpoint {
         struct hws__list link; /* hws__uworker.cuts */
         struct hws__uworker *uworker;
         ucp_ep_h ucx; /* to be closed, see late_cut.h; or null */
+        int socket;   /* cm_socket of it */
         uint64_t until;
     } cut;
     uint32_t reason, transports;
@@ -200,8 +202,8 @@ void hws__raw_heard(struct hws__endpoint *ep);
 /** A connect that was submitted did not run, or failed: its endpoint never was. Owner only. */
 void hws__connect_refused(struct hws__post *p);
 
-/** Close an endpoint of UCX (null: none) by force; the UCX worker may leave with it. */
-void hws__uworker_cut(struct hws__uworker *u, ucp_ep_h ucx);
+/** Close an endpoint of UCX (null: none) by force; the UCX worker may leave with it. `cm_socket` as in hws__endpoint. */
+void hws__uworker_cut(struct hws__uworker *u, ucp_ep_h ucx, int cm_socket);
 
 /** Messages handed to UCX. */
 static inline uint64_t hws__endpoint_sent(const struct hws__endpoint *ep)

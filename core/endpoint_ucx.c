@@ -55,7 +55,7 @@ static void buried(void *request, ucs_status_t status, void *user_data)
     hws__uworker_unused(u);
 }
 
-void hws__uworker_cut(struct hws__uworker *u, ucp_ep_h ucx)
+void hws__uworker_cut(struct hws__uworker *u, ucp_ep_h ucx, int cm_socket)
 {
     ucp_request_param_t p = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
                                              UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS,
@@ -65,7 +65,7 @@ void hws__uworker_cut(struct hws__uworker *u, ucp_ep_h ucx)
 
     hws__uworker_heat(u);
     if (ucx != NULL) {
-        hws__cm_unwatch(u, ucx);
+        hws__cm_unwatch(u, ucx, cm_socket);
         if (UCS_PTR_IS_PTR(hws__ucx.ucp_ep_close_nbx(ucx, &p))) {
             u->burying++;
             u->worker->pending_ucx++;
@@ -83,7 +83,7 @@ static void cut_line(struct hws__endpoint *ep)
     ep->upgrade.line = NULL;
     ep->upgrade.line_worker = NULL;
     u->lines--;
-    hws__uworker_cut(u, line);
+    hws__uworker_cut(u, line, ep->cm_socket);
 }
 
 void hws__endpoint_detach(struct hws__endpoint *ep)

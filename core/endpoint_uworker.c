@@ -24,9 +24,9 @@ static void accept_on(struct hws__endpoint *ep, struct hws__uworker *u)
     ucs_status_t s;
 
     if (u != ep->worker->main && l != NULL) {
-        hws__cm_pause(ep->worker->main, &ep->request_peer, l->port);
+        ep->cm_socket = hws__cm_pause(ep->worker->main, &ep->request_peer, l->port);
     } else if (l != NULL) {
-        hws__cm_accepted(l->port, &ep->request_peer);
+        ep->cm_socket = hws__cm_accepted(l->port, &ep->request_peer);
     }
     hws__acceptors_sweep();
     s = hws__ucx.ucp_ep_create(u->ucx, &p, &ucx);

@@ -33,22 +33,24 @@ static void cut_now(struct hws__endpoint *ep)
     u->burying--;
     ep->worker->pending_ucx--;
     ep->worker->late_cuts--;
-    hws__uworker_cut(u, ucx);
+    hws__uworker_cut(u, ucx, ep->cut.socket);
     hws__endpoint_attend(ep);
 }
 
 void hws__late_cut(struct hws__endpoint *ep, struct hws__uworker *u, ucp_ep_h ucx)
 {
     if (ucx == NULL || !flushes(ep)) {
-        hws__uworker_cut(u, ucx);
+        hws__uworker_cut(u, ucx, ep->cm_socket);
         return;
     }
     if (ep->cut.ucx != NULL) {
         cut_now(ep); /* of an earlier dial */
     }
-    hws__cm_unwatch(u, ucx); /* makes progress, which must not come right before the close */
+    hws__cm_unwatch(u, ucx,
+                    ep->cm_socket); /* makes progress, which must not come right before the close */
     ep->cut.ucx = ucx;
     ep->cut.uworker = u;
+    ep->cut.socket = ep->cm_socket;
     ep->cut.until = hws__deadline(hws__now(), WAIT_NS);
     hws__list_append(&u->cuts, &ep->cut.link);
     u->burying++;

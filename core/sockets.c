@@ -355,34 +355,46 @@ static bool has_ends(int fd, void *arg)
     return ends->peer != NULL && hws__address_same(&a, ends->peer);
 }
 
-static int find(struct ends ends)
+/* The first from one number to another, which is the quicker way: no list is made. */
+static int among_numbers(int from, int to, struct ends *ends)
+{
+    for (int fd = from > 0 ? from : 0; fd < to; fd++) {
+        if (has_ends(fd, ends)) {
+            return fd;
+        }
+    }
+    return -1;
+}
+
+static int find(int known, struct ends ends)
 {
     enum { NEAR = 32 };
-    /* Connections that were made one after the other are often closed so: their numbers are close. */
-    static _Atomic int last;
-    int near = atomic_load(&last), found = -1;
+    /* Connections that were made one after the other are often looked for so: their numbers are close. */
+    static _Atomic int last, highest;
+    int near = atomic_load(&last), top = atomic_load(&highest) + NEAR, found;
 
-    for (int fd = near > NEAR ? near - NEAR : 0; found < 0 && fd < near + NEAR; fd++) {
-        found = has_ends(fd, &ends) ? fd : -1;
+    if (known >= 0) {
+        return has_ends(known, &ends) ? known : -1;
     }
-    if (found < 0) {
-        found = hws__sockets_each(has_ends, &ends);
-    }
+    found = among_numbers(near - NEAR, near + NEAR, &ends);
+    found = found < 0 ? among_numbers(0, top, &ends) : found;
+    found = found < 0 ? hws__sockets_each(has_ends, &ends) : found;
     if (found >= 0) {
         atomic_store(&last, found);
+        atomic_store(&highest, found > top - NEAR ? found : top - NEAR);
     }
     return found;
 }
 
-int hws__sockets_find(uint16_t port, const struct sockaddr_storage *local,
+int hws__sockets_find(int known, uint16_t port, const struct sockaddr_storage *local,
                       const struct sockaddr_storage *peer)
 {
-    return find((struct ends){port, peer == NULL, local, peer});
+    return find(known, (struct ends){port, peer == NULL, local, peer});
 }
 
-int hws__sockets_find_dial(uint16_t port, const struct sockaddr_storage *peer)
+int hws__sockets_find_dial(int known, uint16_t port, const struct sockaddr_storage *peer)
 {
-    return find((struct ends){port, true, NULL, peer});
+    return find(known, (struct ends){port, true, NULL, peer});
 }
 
 /* Room for one more. */

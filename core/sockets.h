@@ -104,14 +104,15 @@ void hws__sockets_connected(struct hws__connections *list);
 bool hws__sockets_among(const struct hws__connections *list, const struct hws__connected *c);
 /**
  * A connected or connecting TCP socket of this process by its ends; -1 if there is none.
+ * @param known  its number, if it is open still: no other is looked at; -1: any
  * @param port   local
  * @param local  NULL: any address
  * @param peer   NULL: not connected yet
  */
-int hws__sockets_find(uint16_t port, const struct sockaddr_storage *local,
+int hws__sockets_find(int known, uint16_t port, const struct sockaddr_storage *local,
                       const struct sockaddr_storage *peer);
 /** The same of one that connects, or is connected already, to a peer. */
-int hws__sockets_find_dial(uint16_t port, const struct sockaddr_storage *peer);
+int hws__sockets_find_dial(int known, uint16_t port, const struct sockaddr_storage *peer);
 /** End one if it still is the same socket. */
 void hws__sockets_shutdown(const struct hws__connected *c);
 

@@ -120,7 +120,7 @@ static bool move(struct hws__endpoint *ep, struct hws__uworker *u)
                  (unsigned long long)ep->peer_pid,
                  s == UCS_OK ? "UCX chose TCP" : hws__ucx.ucs_status_string(s));
         HWS__COUNT(ep->worker, isolated, -1);
-        hws__uworker_cut(u, s == UCS_OK ? ucx : NULL);
+        hws__uworker_cut(u, s == UCS_OK ? ucx : NULL, -1);
         return false;
     }
     if (ep->server) {

@@ -1,6 +1,7 @@
 /* Unit tests of sockets.c, on sockets of the test's own. */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -215,6 +216,44 @@ static int keepalive(int fd)
 }
 
 /* What UCX, by the user's configuration, has set is left as it is. */
+Test(sockets, a_connection_is_found_by_its_ends)
+{
+    struct sockaddr_storage here, there;
+    socklen_t length = sizeof here, peer_length = sizeof there;
+    int client, accepted = connect_one(&client);
+
+    cr_assert_eq(getsockname(accepted, (struct sockaddr *)&here, &length), 0);
+    cr_assert_eq(getpeername(accepted, (struct sockaddr *)&there, &peer_length), 0);
+    cr_assert_eq(hws__sockets_find(-1, port, NULL, &there), accepted);
+    cr_assert_eq(hws__sockets_find(-1, port, &here, &there), accepted);
+    cr_assert_eq(hws__sockets_find_dial(-1, hws__address_port(&there), &here), client);
+    /* No other is looked at if the number is known. */
+    cr_assert_eq(hws__sockets_find(accepted, port, &here, &there), accepted);
+    cr_assert_eq(hws__sockets_find(client, port, &here, &there), -1);
+    close(accepted);
+    cr_assert_eq(hws__sockets_find(accepted, port, &here, &there), -1);
+    cr_assert_eq(hws__sockets_find(-1, port, &here, &there), -1);
+    close(client);
+}
+
+Test(sockets, one_far_from_the_last_is_found)
+{
+    struct sockaddr_storage there;
+    socklen_t length = sizeof there;
+    int client, accepted = connect_one(&client), high;
+
+    cr_assert_eq(getpeername(accepted, (struct sockaddr *)&there, &length), 0);
+    cr_assert_eq(hws__sockets_find(-1, port, NULL, &there), accepted);
+    cr_assert_geq(high = fcntl(accepted, F_DUPFD, 900), 900);
+    close(accepted);
+    cr_assert_eq(hws__sockets_find(-1, port, NULL, &there), high);
+    cr_assert_geq(accepted = dup(high), 0); /* a low number again */
+    close(high);
+    cr_assert_eq(hws__sockets_find(-1, port, NULL, &there), accepted);
+    close(accepted);
+    close(client);
+}
+
 Test(sockets, keepalive_of_others_is_left_alone)
 {
     const int on = 1, idle = 77;
