@@ -205,6 +205,9 @@ ucs_status_t hws__am_arrived(struct hws__uworker *u, struct hws__endpoint *ep, u
     if (tell_now(ep, h, am_id, header, header_length, data, length, attr)) {
         return UCS_OK;
     }
+    if (ep != NULL) {
+        hws__gap_received(&ep->gap, header_length + length, attr);
+    }
     /* Plain peers that know our address have no endpoint. */
     if (h == NULL || w->closing ||
         (ep != NULL ? !ep->hello_done || hws__endpoint_left(ep)

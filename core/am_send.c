@@ -81,6 +81,9 @@ static int32_t am_send_run(struct hws__post *p)
     if (!direct && (r = build_header(p, op, &header)) < 0) {
         return r;
     }
+    if (ep->gap.untold && bytes + p->mask <= HWS__GAP_SINGLE) {
+        hws__gap_tell(ep);
+    }
     hws__op_param(p, op, &param);
     param.flags = ep->send_flags;
     if (p->opts->flags & HWS_OP_EAGER) {
@@ -97,6 +100,9 @@ static int32_t am_send_run(struct hws__post *p)
         op->extra = NULL;
     }
     p->done_tag = p->am_id;
+    if (r >= 0) {
+        hws__gap_sent(&ep->gap, bytes + p->mask, (param.flags & UCP_AM_SEND_FLAG_RNDV) != 0);
+    }
     return hws__post_sent(p, op, r, HWS_TRAFFIC_AM, HWS__CREDIT_AM, bytes, p->mask);
 }
 

@@ -119,6 +119,9 @@ static void dispatch(struct hws__endpoint *ep, const struct hws__credit_wire *m)
     case HWS__SAY_CLEAR:
         hws__credit_on_clear(ep, m->sort, false);
         break;
+    case HWS__SAY_LONG:
+        hws__gap_told(ep, m->a);
+        break;
     default:
         hws__endpoint_fail(ep, HWS_E_PROTOCOL, "a message about credits of unknown type %u",
                            m->say);

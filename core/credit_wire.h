@@ -14,7 +14,8 @@ enum hws__say {
     HWS__SAY_WANT,
     HWS__SAY_NONE,
     HWS__SAY_RECALL,
-    HWS__SAY_CLEAR
+    HWS__SAY_CLEAR,
+    HWS__SAY_LONG /* how many long messages were sent, see gap.h */
 };
 
 /** A message about credits: little endian, 24 bytes. */

@@ -6,6 +6,7 @@
 
 #include "bundle.h"
 #include "credit.h"
+#include "gap.h"
 #include "rma_state.h"
 #include "stream.h"
 #include "upgrade.h"
@@ -128,6 +129,7 @@ struct hws__endpoint {
     struct hws__credit credit;
     struct hws__stream stream;
     struct hws__bundle bundle;
+    struct hws__gap gap;
 
     /* Hello. */
     uint64_t peer_pid, peer_host;
@@ -156,6 +158,8 @@ void hws__endpoint_step(struct hws__endpoint *ep);
 /** Note a failure; the rest happens in hws__endpoint_step(). Owner only. */
 void hws__endpoint_fail(struct hws__endpoint *ep, int32_t status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/** The same for what UCX has reported: ucx_status. */
+void hws__endpoint_gone(struct hws__endpoint *ep);
 /** There was no memory for a message: it fails, and none of those behind counts, for they would stand in its place. */
 void hws__endpoint_lost(struct hws__endpoint *ep, const char *what);
 void hws__endpoint_close(struct hws__endpoint *ep);

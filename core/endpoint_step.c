@@ -57,8 +57,7 @@ static void ucx_failed(struct hws__endpoint *ep)
             l->strangers++;
         }
     }
-    hws__endpoint_fail(ep, status == HWS_E_REJECTED ? HWS_E_CONNECTION_RESET : status,
-                       "the peer is gone: %s", hws__ucx.ucs_status_string(ep->ucx_status));
+    hws__endpoint_gone(ep);
 }
 
 /* A failure was noted: tell everybody, once. */

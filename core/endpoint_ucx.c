@@ -26,10 +26,19 @@ void hws__endpoint_error_cb(void *arg, ucp_ep_h ucx, ucs_status_t status)
     hws__endpoint_attend(ep);
 }
 
+void hws__endpoint_gone(struct hws__endpoint *ep)
+{
+    int32_t status = hws__from_ucx(ep->ucx_status);
+
+    hws__endpoint_fail(ep, status == HWS_E_REJECTED ? HWS_E_CONNECTION_RESET : status,
+                       "the peer is gone: %s", hws__ucx.ucs_status_string(ep->ucx_status));
+}
+
 bool hws__endpoint_attach(struct hws__endpoint *ep, struct hws__uworker *u, ucp_ep_h ucx)
 {
     ep->uworker = u;
     ep->ucx = ucx;
+    ep->ucx_status = UCS_OK; /* of an earlier dial */
     u->raw = u->raw || ep->raw;
     ep->worker->raw_count += ep->raw; /* first: detaching counts it back in any case */
     if (!hws__uworker_ep_add(u, ep)) {
@@ -145,6 +154,7 @@ bool hws__endpoint_lanes(struct hws__endpoint *ep)
     hws__ucx_ep_lanes(ep->ucx, ep->lanes, sizeof ep->lanes, &flags);
     ep->transports = flags & 31u;
     ep->uworker->shm = ep->uworker->role == HWS__ISOLATED && (flags & HWS__LANE_DATA_SHM) != 0;
+    ep->gap.tells = ep->uworker->shm && !ep->raw && !hws__ucx_at_least(1, 14);
     if (ep->uworker->role != HWS__ISOLATED && ep->uworker->role != HWS__ADDRESS_SHM &&
         (flags & HWS__LANE_SHM)) {
         HWS__COUNT(ep->worker, lane_violations, 1);

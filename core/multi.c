@@ -77,6 +77,9 @@ static struct hws__multi *parse(struct hws__endpoint *ep, const struct hws__mult
                wire->total > TOTAL_MAX;
     struct hws__multi *x;
 
+    if (wire->sequence > ep->multi_received + 1 && hws__gap_ends(ep)) {
+        return NULL;
+    }
     if (list > length || wire->sequence != ep->multi_received + 1 ||
         (wire->flags & ~(HWS__MULTI_DATA | HWS__MULTI_SHORT)) != 0 ||
         wire->flags == HWS__MULTI_SHORT) {

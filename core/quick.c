@@ -27,6 +27,9 @@ int32_t hws__quick_pending(struct hws__quick q, const hws_op_opts *in, ucs_statu
     } else {
         free(q.extra);
     }
+    if (r >= 0 && q.kind != HWS_EVENT_MULTI_SEND) {
+        hws__gap_sent(&q.ep->gap, q.length, false);
+    }
     r = hws__post_sent(&p, q.op, r, q.traffic, q.sort, q.length, q.header);
     r = r < 0 ? r : hws__post_settle(&p, r, out);
     return q.nested ? r : hws__post_leave(&p, r);

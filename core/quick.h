@@ -116,6 +116,9 @@ static inline __attribute__((always_inline)) bool hws__quick_begin(struct hws__q
 /** After hws__quick_begin(): whether it went into a bundle, and is done. */
 static inline __attribute__((always_inline)) bool hws__quick_bundled(const struct hws__quick *q)
 {
+    if (__builtin_expect(q->ep->gap.untold, 0) && q->length <= HWS__GAP_SINGLE) {
+        hws__gap_tell(q->ep);
+    }
     return __builtin_expect(++q->ep->worker->bundles.burst >= HWS__BUNDLE_TIMED, 0) &&
            !q->ep->raw && hws__bundle_add(q->ep, q->kind, q->tag, q->buffer, q->length);
 }
@@ -158,6 +161,9 @@ static inline __attribute__((always_inline)) int32_t hws__quick_end(const struct
     }
     hws__credit_spend(&ep->credit, q->sort, q->length + q->header);
     hws__flow_add(&ep->traffic.out[q->traffic], q->length);
+    if (q->kind != HWS_EVENT_MULTI_SEND) {
+        hws__gap_sent(&ep->gap, q->length, false);
+    }
     if (__builtin_expect(!ep->uworker->hot, 0)) {
         hws__uworker_heat(ep->uworker);
     }

@@ -230,6 +230,7 @@ ucs_status_t hws__tag_cb(void *arg, const void *header, size_t header_length, vo
         return UCS_OK;
     }
     memcpy(&tag, header, sizeof tag);
+    hws__gap_received(&ep->gap, length, param->recv_attr);
     return hws__tag_arrived(ep, u, tag, data, length, param->recv_attr);
 }
 
@@ -251,6 +252,9 @@ static int32_t send_run(struct hws__post *p)
     if ((op = hws__op_next(p)) == NULL) {
         return HWS_E_TOO_MANY;
     }
+    if (ep->gap.untold && bytes <= HWS__GAP_SINGLE) {
+        hws__gap_tell(ep);
+    }
     hws__op_param(p, op, &param);
     if (ep->raw) {
         r = hws__raw_send(p, op, &param);
@@ -262,6 +266,9 @@ static int32_t send_run(struct hws__post *p)
                                                     hws__op_buffer(p, op), p->length, &param));
     }
     p->done_tag = p->tag;
+    if (r >= 0) {
+        hws__gap_sent(&ep->gap, bytes, p->mask != 0);
+    }
     return hws__post_sent(p, op, r, HWS_TRAFFIC_TAG, HWS__CREDIT_TAG, bytes, 0);
 }
 
