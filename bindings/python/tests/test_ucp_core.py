@@ -415,10 +415,7 @@ def test_cancel_what_a_peer_left_behind(am, left):
             assert not request.closed() and request.info["status"] == "pending"
         while ep.is_alive():
             worker.progress()
-        count = worker.cancel_inflight_messages()
-        while not ended:
-            worker.progress()
-        assert count == 1
+        assert worker.cancel_inflight_messages() == 1
         assert isinstance(ended[0], UCXCanceled)
         if not am:
             assert "tag_recv_nb" in str(ended[0])
@@ -503,3 +500,51 @@ def test_a_peer_that_comes_when_the_listeners_loop_is_closed():
     assert served == [loop]
     assert not serve_in(loop, served.append)
     assert served == [loop]
+
+
+def loopback():
+    worker = ucx_api.UCXWorker(ucx_api.UCXContext())
+    ep = ucx_api.UCXEndpoint.create_from_worker_address(worker, worker.get_address(), False)
+    return worker, ep
+
+
+def test_a_worker_that_is_closed_by_a_callback():
+    """progress() that called it returns."""
+    worker, ep = loopback()
+    ended = []
+
+    def close(_request, exception):
+        ended.append(exception)
+        worker.close()
+
+    ucx_api.tag_recv_nb(worker, Array(bytearray(3)), 3, 1, close)
+    ucx_api.tag_send_nb(ep, Array(b"abc"), 3, 1, lambda *args: None)
+    while not ended:
+        worker.progress()
+    assert ended == [None] and not worker.initialized
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda worker, ep, end: worker.get_address(),
+        lambda worker, ep, end: worker.flush(end),
+        lambda worker, ep, end: ucx_api.tag_recv_nb(worker, Array(bytearray(3)), 3, 1, end),
+        lambda worker, ep, end: ucx_api.am_recv_nb(ep, end),
+        lambda worker, ep, end: ucx_api.UCXListener(worker, 0, end),
+        lambda worker, ep, end: ucx_api.UCXEndpoint.create(worker, "127.0.0.1", 1, True),
+        lambda worker, ep, end: ucx_api.UCXEndpoint.create_from_worker_address(worker, b"", True),
+    ],
+)
+def test_calls_on_a_closed_worker(call):
+    worker, ep = loopback()
+    worker.close()
+    with pytest.raises(AssertionError, match="is closed"):
+        call(worker, ep, lambda *args: None)
+
+
+def test_a_worker_of_a_closed_context():
+    context = ucx_api.UCXContext()
+    context.close()
+    with pytest.raises(AssertionError, match="is closed"):
+        ucx_api.UCXWorker(context)

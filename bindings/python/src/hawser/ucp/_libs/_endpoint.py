@@ -93,7 +93,7 @@ class UCXEndpoint(UCXObject):
     @classmethod
     def create(cls, worker: UCXWorker, ip_address: str, port: int, endpoint_error_handling: bool) -> UCXEndpoint:
         """Connect to a listener."""
-        assert worker.initialized
+        worker._assert_initialized()
         check_port(port)
         connecting = _connect(ip_address, port, worker=worker._worker, timeout=HANDSHAKE_SECONDS)
         try:
@@ -112,7 +112,7 @@ class UCXEndpoint(UCXObject):
         cls, worker: UCXWorker, conn_request: int, endpoint_error_handling: bool
     ) -> UCXEndpoint:
         """Take a connection that a listener's callback told of."""
-        assert worker.initialized
+        worker._assert_initialized()
         return cls(worker, worker._peers.pop(conn_request), endpoint_error_handling)
 
     @classmethod
@@ -120,7 +120,7 @@ class UCXEndpoint(UCXObject):
         cls, worker: UCXWorker, address: UCXAddress, endpoint_error_handling: bool
     ) -> UCXEndpoint:
         """Connect to a worker; nothing is exchanged with it first."""
-        assert worker.initialized
+        worker._assert_initialized()
         flags = c.EndpointFlag.LAZY | (c.EndpointFlag.RAW if worker.of_ucxpy else 0)
         id, operation = posted(
             lambda: _core.connect_address(worker._worker, bytes(address), flags, _PLAIN_CLOSE_NS, 0),
@@ -243,6 +243,8 @@ class UCXEndpoint(UCXObject):
         self._am_deliver()
 
     def _am_recv(self, func: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if not self._am_slots:
+            self._assert_initialized()  # nothing comes any more
         self._am_waiting.append((func, args, kwargs))
         self._am_deliver()
         if self._am_waiting and not self.is_alive():
@@ -295,7 +297,7 @@ class UCXEndpoint(UCXObject):
 
     def _finalize(self) -> None:
         self._schedule_cancel()
-        self.worker.cancel_inflight_messages()
+        self.worker._cancel_scheduled()
         if self._send_on:
             self._give_up_later()
         else:

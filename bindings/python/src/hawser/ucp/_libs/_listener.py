@@ -52,6 +52,7 @@ class UCXListener(UCXObject):
         cb_kwargs: dict[str, Any] | None = None,
     ) -> None:
         self._closed = True
+        worker._assert_initialized()
         self._worker = worker
         self._func = cb_func
         self._args = cb_args or ()

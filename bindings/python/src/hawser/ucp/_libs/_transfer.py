@@ -57,6 +57,7 @@ def tag_recv_nb(
     ep: UCXEndpoint | None = None,
 ) -> UCXRequest | None:
     """Receive a tagged message of any peer; `ep` says only with whom the request is cancelled."""
+    worker._assert_initialized()
     array = array_for(worker._context, Feature.TAG, buffer)
     name = name or "tag_recv_nb"
     name = name if "tag" in name else f"{name} tag_recv_nb"

@@ -35,6 +35,7 @@ class UCXWorker(UCXObject):
 
     def __init__(self, context: UCXContext) -> None:
         self._closed = True
+        context._assert_initialized()
         self._context = context
         try:
             self._worker = _Worker(context._context, am_ids=())
@@ -89,7 +90,7 @@ class UCXWorker(UCXObject):
 
     def _progress(self) -> bool:
         worked = False
-        while self._worker.progress():
+        while not self._closed and self._worker.progress():  # a callback may have closed it
             worked = True
         return worked
 
@@ -105,6 +106,7 @@ class UCXWorker(UCXObject):
 
     def get_address(self) -> UCXAddress:
         """The address by which others connect to this worker."""
+        self._assert_initialized()
         return UCXAddress.from_worker(self)
 
     def tag_probe(self, tag: int) -> bool:
@@ -120,6 +122,7 @@ class UCXWorker(UCXObject):
         cb_kwargs: dict[str, Any] | None = None,
     ) -> UCXRequest | None:
         """Complete everything posted before on all endpoints."""
+        self._assert_initialized()
         return flush(self._worker.flush, cb_func, cb_args, cb_kwargs)
 
     def info(self) -> str:
@@ -128,7 +131,15 @@ class UCXWorker(UCXObject):
         return self._worker.info()
 
     def cancel_inflight_messages(self) -> int:
-        """Cancel what endpoints left behind that failed or were closed; how much that was."""
+        """Cancel what endpoints left behind that failed or were closed; how much that was. Callbacks have been called
+        when it returns."""
+        count = self._cancel_scheduled()
+        if count and not self._closed:
+            self._progress()
+        return count
+
+    def _cancel_scheduled(self) -> int:
+        """The same, but the callbacks are left to who makes progress."""
         count = 0
         scheduled, self._to_cancel = self._to_cancel, []
         for cancel in scheduled:
@@ -140,7 +151,7 @@ class UCXWorker(UCXObject):
         self._to_cancel += cancels
         if self._loop_cancels and self._to_cancel:
             with contextlib.suppress(RuntimeError):
-                asyncio.get_running_loop().call_soon(self.cancel_inflight_messages)
+                asyncio.get_running_loop().call_soon(self._cancel_scheduled)
 
     def close(self) -> None:
         """Close it; again is allowed."""
@@ -154,7 +165,7 @@ class UCXWorker(UCXObject):
         self._leaving = [e for e in self._leaving if e._state != "closed"] + [endpoint]
 
     def _finalize(self) -> None:
-        self.cancel_inflight_messages()
+        self._cancel_scheduled()
         for patient in list(self._patient):
             patient._give_up()
         for endpoint in self._peers.values():
