@@ -57,6 +57,9 @@ static int get_any_order(PyObject *object, bool writable, struct memory *m)
     if (!PyErr_ExceptionMatches(PyExc_BufferError) && !PyErr_ExceptionMatches(PyExc_ValueError)) {
         return -1;
     }
+    if (PyMemoryView_Check(object) && PyErr_ExceptionMatches(PyExc_ValueError)) {
+        return -1; /* it was released */
+    }
     PyErr_Clear();
     if (PyObject_GetBuffer(object, &m->view,
                            PyBUF_ANY_CONTIGUOUS | (writable ? PyBUF_WRITABLE : 0)) == 0) {
@@ -74,6 +77,44 @@ static int get_any_order(PyObject *object, bool writable, struct memory *m)
     return -1;
 }
 
+/* Formats name Python objects O, but the names of fields, between colons, are anything. */
+static bool names_objects(const char *format)
+{
+    bool in_name = false;
+
+    for (; format != NULL && *format != '\0'; format++) {
+        in_name ^= *format == ':';
+        if (*format == 'O' && !in_name) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Pointers to objects mean nothing to a peer, and what it sends in their place ends the process once it is used. */
+static int refuse_objects(PyObject *object, struct memory *m)
+{
+    Py_buffer described;
+    bool objects;
+
+    if (m->view.itemsize < (Py_ssize_t)sizeof(PyObject *)) {
+        return 0;
+    }
+    if (PyObject_GetBuffer(object, &described, PyBUF_FULL_RO) < 0) {
+        PyErr_Clear(); /* numpy has no format for dates */
+        return 0;
+    }
+    objects = names_objects(described.format);
+    PyBuffer_Release(&described);
+    if (!objects) {
+        return 0;
+    }
+    PyBuffer_Release(&m->view);
+    PyErr_SetString(PyExc_TypeError,
+                    "the buffer holds Python objects, not their bytes: pickle them first");
+    return -1;
+}
+
 int memory_get(PyObject *object, bool writable, struct memory *m)
 {
     m->kind = HWS_MEMORY_HOST;
@@ -84,6 +125,9 @@ int memory_get(PyObject *object, bool writable, struct memory *m)
     }
     if (PyObject_GetBuffer(object, &m->view, writable ? PyBUF_WRITABLE : PyBUF_SIMPLE) < 0 &&
         get_any_order(object, writable, m) < 0) {
+        return -1;
+    }
+    if (refuse_objects(object, m) < 0) {
         return -1;
     }
     m->has_view = true;

@@ -133,3 +133,35 @@ async def test_exporters_are_let_go(pair):
     await server.recv(view, 1)
     view.release()
     data.append(1)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: np.array([None]),
+        lambda: memoryview(np.array([None])),
+        lambda: np.zeros((2, 2), object, order="F"),
+        lambda: np.zeros(2, [("n", "i4"), ("o", "O")]),
+    ],
+)
+async def test_objects_are_no_bytes(pair, make):
+    """What a peer writes over a pointer to an object ends the process once somebody looks at it."""
+    client, server = pair
+    with pytest.raises(TypeError, match="Python objects"):
+        await client.send(make(), 1)
+    with pytest.raises(TypeError, match="Python objects"):
+        await server.recv(make(), 1)
+
+
+async def test_fields_may_have_any_name(pair):
+    client, server = pair
+    out, into = np.full(2, 7, [("O", "i8")]), np.zeros(2, [("O", "i8")])
+    await client.send(out, 1)
+    assert await server.recv(into, 1) == 16 and (into == out).all()
+
+
+async def test_a_released_view(pair):
+    view = memoryview(bytearray(8))
+    view.release()
+    with pytest.raises(ValueError, match="released"):
+        await pair[0].send(view, 1)
