@@ -140,3 +140,10 @@ def test_the_two_ends_by_themselves(backend):
 def test_one_end_dies(backend, dies):
     options = ["-n", "8", "-l", backend, "--n-iter", "100000000" if backend == "ucp-async" else "400000"]
     check_that_one_end_dies(BENCHMARK, options, dies, "UCX")
+
+
+@pytest.mark.parametrize("count", ["0", "-1"])
+def test_no_round_trip_is_refused(count, capsys):
+    with pytest.raises(SystemExit):
+        parse_args(["--n-iter", count])
+    assert "must be 1 or more" in capsys.readouterr().err

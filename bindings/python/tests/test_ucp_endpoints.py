@@ -1,6 +1,7 @@
 """UCX-Py programs: connecting, closing, configuration. TIMEOUT: 300"""
 
 import asyncio
+import copy
 import gc
 import logging
 import os
@@ -747,3 +748,23 @@ def test_threads_that_come_first_share_one_context(monkeypatch):
         thread.join()
     assert len(made) == 1
     made.clear()
+
+
+@pytest.mark.parametrize(("level", "said"), [("INFO", True), ("error", False)])
+def test_log_level_of_the_environment(level, said):
+    program = "import ucp; ucp.init({'SEG_SIZE': '3M'})"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "UCXPY_LOG_LEVEL": level},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert ("UCXPY  INFO   SEG_SIZE: 3M" in done.stderr) == said
+
+
+def test_contexts_are_not_copied():
+    context = ucp.ApplicationContext()
+    with pytest.raises(TypeError, match="copied"):
+        copy.copy(context)

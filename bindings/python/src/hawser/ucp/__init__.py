@@ -10,7 +10,9 @@ from ._libs.utils import get_address as get_address
 from ._version import __git_commit__, __version__  # noqa: F401
 from .core import *  # noqa: F403
 from .core import continuous_ucx_progress, get_ucx_version  # noqa: F401
-from .utils import get_ucxpy_logger  # noqa: F401
+from .utils import get_ucxpy_logger
+
+logger = get_ucxpy_logger()
 
 __ucx_min_version__ = "1.13.1"
 __ucx_version__ = "{}.{}.{}".format(*get_ucx_version())

@@ -124,7 +124,7 @@ def _seconds(connect_timeout: float | None) -> float:
     raise ValueError(f"the connect timeout (UCXPY_CONNECT_TIMEOUT) must be a number of seconds, not {given!r}")
 
 
-class ApplicationContext:
+class ApplicationContext(Unique):
     """A context with its one worker. The module's functions use a global one."""
 
     def __init__(
