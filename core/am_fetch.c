@@ -49,14 +49,13 @@ static void fetch_ended(struct hws__message *m, ucs_status_t status)
 static void message_fetched(void *request, ucs_status_t status, size_t length, void *user_data)
 {
     struct hws__message *m = user_data;
-    struct hws__uworker *u = m->fetch_from;
 
     (void)length;
     hws__ucx.ucp_request_free(request);
-    if (atomic_load(&u->destroying)) {
-        return; /* on the background thread; the owner ends it, see hws__am_orphans() */
+    if (hws__uworker_destroying) {
+        return; /* the owner ends it, see hws__am_orphans() */
     }
-    u->pending--;
+    m->fetch_from->pending--;
     hws__list_remove(&m->held);
     fetch_ended(m, status);
 }

@@ -52,8 +52,7 @@ static void amo_done(void *request, ucs_status_t status, void *user_data)
     struct hws__op *op = user_data;
     const struct amo *a = amo_of(op);
 
-    if (status == UCS_OK && a->fetch && op->stage == HWS__STAGE_UCX &&
-        !atomic_load(&op->uworker->destroying)) {
+    if (!hws__uworker_destroying && status == UCS_OK && a->fetch && op->stage == HWS__STAGE_UCX) {
         op->done_tag = take(a, op->buffer);
     }
     hws__rma_done(request, status, op);

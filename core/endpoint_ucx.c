@@ -56,8 +56,8 @@ static void buried(void *request, ucs_status_t status, void *user_data)
 
     (void)status;
     hws__ucx.ucp_request_free(request);
-    if (atomic_load(&u->destroying)) {
-        return; /* on the background thread; the owner counts it when the UCX worker is gone */
+    if (hws__uworker_destroying) {
+        return; /* the owner counts it when the UCX worker is gone */
     }
     u->burying--;
     u->worker->pending_ucx--;
@@ -76,9 +76,8 @@ void hws__uworker_cut(struct hws__uworker *u, ucp_ep_h ucx, int cm_socket)
     if (ucx != NULL) {
         hws__cm_unwatch(u, ucx, cm_socket);
         if (UCS_PTR_IS_PTR(hws__ucx.ucp_ep_close_nbx(ucx, &p))) {
-            u->burying++;
+            u->burying++; /* UCX says when that is done, if ever */
             u->worker->pending_ucx++;
-            return; /* UCX says when that is done */
         }
     }
     hws__uworker_unused(u);
@@ -188,8 +187,8 @@ static void ucx_flushed(void *request, ucs_status_t status, void *user_data)
     struct ucx_flush *f = user_data;
 
     hws__ucx.ucp_request_free(request);
-    if (atomic_load(&f->uworker->destroying)) {
-        return; /* on the background thread; the owner ends it, see below */
+    if (hws__uworker_destroying) {
+        return; /* the owner ends it, see below */
     }
     end_flush(f, status);
 }

@@ -143,9 +143,10 @@ bool hws__messages_let_go(struct hws__uworker *u)
         struct hws__message *m = hws__container(n, struct hws__message, held);
 
         next = n->next;
-        /* Of the others somebody has a pointer to the data, but of a list whose parts are being fetched. */
-        if ((m->scope_ep != NULL || (m->multi != NULL && m->multi->op != NULL)) && !m->raw &&
-            copy_from_desc(m)) {
+        /* Of the others somebody has a pointer to the data, but of a list whose parts are being fetched. What is at the
+         * sender still has no data. */
+        if ((m->rndv || m->scope_ep != NULL || (m->multi != NULL && m->multi->op != NULL)) &&
+            !m->raw && copy_from_desc(m)) {
             hws__message_orphan(m);
         }
     }

@@ -235,8 +235,8 @@ static void part_received(void *request, ucs_status_t status, size_t length, voi
 
     (void)length; /* known from the list */
     hws__ucx.ucp_request_free(request);
-    if (atomic_load(&x->uworker->destroying)) {
-        return; /* on the background thread; the owner ends it, see hws__op_orphans() */
+    if (hws__uworker_destroying) {
+        return; /* the owner ends it, see hws__op_orphans() */
     }
     hws__multi_part_done(x, hws__from_ucx(status));
 }

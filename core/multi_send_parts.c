@@ -27,13 +27,14 @@ struct outgoing {
 static void part_sent(void *request, ucs_status_t status, void *user_data)
 {
     struct outgoing *out = user_data;
-    struct hws__op *op = out->op;
+    struct hws__op *op;
     int32_t code = hws__from_ucx(status);
 
     hws__ucx.ucp_request_free(request);
-    if (atomic_load(&out->uworker->destroying)) {
-        return; /* on the background thread; the owner ends it, see hws__op_orphans() */
+    if (hws__uworker_destroying) {
+        return; /* the owner ends it, see hws__op_orphans() */
     }
+    op = out->op;
     if (code < 0 && out->status == HWS_OK) {
         out->status = code;
     }

@@ -53,14 +53,14 @@ void hws__op_ucx_done(void *request, ucs_status_t status, void *user_data)
     int32_t code = hws__from_ucx(status);
 
     hws__ucx.ucp_request_free(request);
+    if (hws__uworker_destroying) {
+        return; /* the owner ends it, see hws__op_orphans() */
+    }
     if (op->stage != HWS__STAGE_UCX) {
         /* Inside the call that posts it: hws__op_pending() takes it up. */
         op->status = code;
         op->stage = HWS__STAGE_ENDED;
         return;
-    }
-    if (op->uworker->destroying) {
-        return; /* on the background thread; the owner ends it, see hws__op_orphans() */
     }
     hws__op_unhold(op);
     if (op->multi != NULL) {

@@ -37,17 +37,27 @@ static int attend(struct hws__worker *w)
 
 /* How long a UCX worker may take to give back what it holds once its connection was cut. */
 #define DRAIN_NS 100000000u
+/* And UCX to close that connection: where the queue of a dead peer is full it may wait for room for ever. */
+#define BURY_NS 1000000000u
 /* Sweeps without work after which one that holds nothing is quiet. */
 #define QUIET 4
+
+/* When it has given back what it will. */
+static uint64_t drained_at(const struct hws__uworker *u, uint64_t now)
+{
+    return u->burying != 0   ? u->dead_since + BURY_NS
+           : u->pending != 0 ? u->dead_since + DRAIN_NS
+                             : now;
+}
 
 /* Whether it may still give back what it holds. */
 static bool drains(const struct hws__uworker *u, uint64_t now)
 {
-    return (u->pending != 0 || u->idle < QUIET) && now - u->dead_since < DRAIN_NS;
+    return now < drained_at(u, now) || (u->idle < QUIET && now - u->dead_since < DRAIN_NS);
 }
 
 /* UCX workers whose connection is over. One that still holds requests is swept on for a while; one
- * that holds data of the user's buffers stays until these are closed. */
+ * that holds data of the user's buffers stays until these are closed, with nothing else. */
 static void retire_dead(struct hws__worker *w)
 {
     uint64_t now = hws__now();
@@ -63,15 +73,16 @@ static void retire_dead(struct hws__worker *w)
         }
         u->dead_since = u->dead_since != 0 ? u->dead_since : now;
         if (drains(u, now)) {
-            uint64_t due = u->pending != 0 ? u->dead_since + DRAIN_NS : now;
+            uint64_t due = drained_at(u, now);
 
             w->dead_count++;
             w->drain_due = due < w->drain_due ? due : w->drain_due;
+            hws__uworker_heat_again(u);
         } else if (w->closing || (u->pinned == 0 && hws__messages_let_go(u))) {
             hws__uworker_retire(u);
-            continue;
+        } else {
+            hws__uworker_strand(u);
         }
-        hws__uworker_heat_again(u);
     }
     w->todo |= w->dead_count != 0;
 }
@@ -229,7 +240,7 @@ static int check_cold(struct hws__worker *w, uint64_t now)
     for (struct hws__list *n = w->uworkers.next; n != &w->uworkers; n = n->next) {
         struct hws__uworker *u = hws__container(n, struct hws__uworker, link);
 
-        if (u->hot || !(all || u->deaf)) {
+        if (u->hot || u->stranded || !(all || u->deaf)) {
             continue;
         }
         if (hws__ucx.ucp_worker_progress(u->ucx) != 0) {

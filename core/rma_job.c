@@ -136,16 +136,17 @@ static void advance(struct hws__rma_job *job)
 static void piece_sent(void *request, ucs_status_t status, void *user_data)
 {
     struct hws__rma_job *job = user_data;
-    struct hws__endpoint *ep = job->ep;
+    struct hws__endpoint *ep;
 
     hws__ucx.ucp_request_free(request);
+    if (hws__uworker_destroying) {
+        return; /* the owner ends it, see hws__op_orphans(), hws__rma_orphans() */
+    }
+    ep = job->ep;
     if (job->in_call) {
         job->early = true;
         job->early_status = status;
         return;
-    }
-    if (atomic_load(&job->uworker->destroying)) {
-        return; /* on the background thread; see hws__op_orphans(), hws__rma_orphans() */
     }
     job->uworker->pending--;
     job->uworker->worker->pending_ucx--;

@@ -10,8 +10,8 @@ static const hws_op_opts unseen = {.struct_size = sizeof(hws_op_opts), .flags = 
 void hws__rma_done(void *request, ucs_status_t status, void *user_data)
 {
     struct hws__op *op = user_data;
-    struct hws__rkey *k = op->rkey;
-    bool counted = op->stage == HWS__STAGE_UCX && !atomic_load(&op->uworker->destroying);
+    bool counted = !hws__uworker_destroying && op->stage == HWS__STAGE_UCX;
+    struct hws__rkey *k = counted ? op->rkey : NULL;
 
     hws__op_ucx_done(request, status, op);
     if (counted) {
@@ -89,7 +89,7 @@ static void flushed(void *request, ucs_status_t status, void *user_data)
 {
     struct hws__op *op = user_data;
 
-    if (op->stage == HWS__STAGE_UCX && !atomic_load(&op->uworker->destroying)) {
+    if (!hws__uworker_destroying && op->stage == HWS__STAGE_UCX) {
         op->ep->rma.flushing = false;
         op->ep->rma.ucx_flushed = op->mask;
         op->worker->todo = true;

@@ -44,17 +44,18 @@ static bool whole(const struct hws__op *op)
 static void part_done(void *request, ucs_status_t status, void *user_data)
 {
     struct hws__op *op = user_data;
-    struct hws__endpoint *ep = op->ep;
+    struct hws__endpoint *ep;
     int32_t code = hws__from_ucx(status);
 
     hws__ucx.ucp_request_free(request);
+    if (hws__uworker_destroying) {
+        return; /* the owner ends it, see hws__op_orphans() */
+    }
+    ep = op->ep;
     if (op->stage != HWS__STAGE_UCX) { /* inside the call that posts it */
         op->status = code;
         op->stage = HWS__STAGE_ENDED;
         return;
-    }
-    if (atomic_load(&op->uworker->destroying)) {
-        return; /* the owner ends it, see hws__op_orphans() */
     }
     hws__op_unhold(op);
     if (code == HWS_OK && !whole(op)) {

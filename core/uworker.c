@@ -110,11 +110,15 @@ struct hws__uworker *hws__uworker_create_tcp(struct hws__context *c, int role)
 }
 
 /* Everything but the record itself. */
+_Thread_local bool hws__uworker_destroying __attribute__((tls_model("initial-exec")));
+
 static void close_ucx(struct hws__uworker *u)
 {
     hws__ucx_begin();
     hws__acceptors_forget(u);
+    hws__uworker_destroying = true;
     hws__ucx.ucp_worker_destroy(u->ucx);
+    hws__uworker_destroying = false;
     hws__ucx_end();
     if (u->tcp != NULL) {
         hws__tcp_context_leave(u->context, u->tcp);
@@ -207,17 +211,39 @@ struct destroy_job {
     struct hws__uworker *u;
 };
 
-/* The UCX worker is gone: what it still held comes back now. */
+/* What UCX held comes back now. */
+static void end_orphans(struct hws__worker *w, struct hws__uworker *u)
+{
+    w->pending_ucx -= u->burying;
+    u->burying = 0;
+    hws__op_orphans(w, u);
+    hws__am_orphans(u);
+    hws__rma_orphans(u);
+    hws__endpoint_flush_orphans(u);
+    u->pending = 0;
+}
+
+void hws__uworker_strand(struct hws__uworker *u)
+{
+    struct hws__worker *w = u->worker;
+
+    if (u->stranded) {
+        return;
+    }
+    u->stranded = true;
+    epoll_ctl(w->epfd, EPOLL_CTL_DEL, u->efd, NULL);
+    hws__list_remove(&u->hot_link);
+    u->hot = false;
+    end_orphans(w, u);
+}
+
+/* The UCX worker is gone. */
 static void destroyed(struct hws__worker *w, void *arg)
 {
     struct hws__uworker *u = arg;
 
     atomic_fetch_sub(&w->jobs, 1);
-    w->pending_ucx -= u->burying;
-    hws__op_orphans(w, u);
-    hws__am_orphans(u);
-    hws__rma_orphans(u);
-    hws__endpoint_flush_orphans(u);
+    end_orphans(w, u);
     if (u->role == HWS__ISOLATED && !u->place_given) {
         hws__isolated_unreserve(u->context);
     }
@@ -248,7 +274,6 @@ void hws__uworker_retire(struct hws__uworker *u)
     epoll_ctl(w->epfd, EPOLL_CTL_DEL, u->efd, NULL);
     hws__list_remove(&u->link);
     hws__list_remove(&u->hot_link);
-    atomic_store(&u->destroying, true);
     atomic_fetch_add(&w->jobs, 1);
     if ((j = malloc(sizeof *j)) != NULL) {
         *j = (struct destroy_job){.job.run = run_destroy, .worker = w, .u = u};

@@ -46,16 +46,16 @@ struct hws__uworker {
     int efd;
     bool shm; /* isolated: the data of its connection travels by shared memory */
     bool hot;
-    bool raw;                /* the peer is a plain UCX program */
-    bool unread;             /* raw: messages may have arrived that UCX still holds, see raw.h */
-    bool deaf;               /* the peer may be unable to wake it */
-    bool by_tcp;             /* connections of it travel by TCP, see lost.h */
-    _Atomic bool destroying; /* on the background thread */
-    uint32_t pending;        /* requests of operations that it holds */
-    uint32_t bundles_held;   /* see bundle.h */
-    uint32_t burying;        /* UCX endpoints that are being closed */
+    bool raw;              /* the peer is a plain UCX program */
+    bool unread;           /* raw: messages may have arrived that UCX still holds, see raw.h */
+    bool deaf;             /* the peer may be unable to wake it */
+    bool by_tcp;           /* connections of it travel by TCP, see lost.h */
+    uint32_t pending;      /* requests of operations that it holds */
+    uint32_t bundles_held; /* see bundle.h */
+    uint32_t burying;      /* UCX endpoints that are being closed */
     uint64_t dead_since;
     bool dead;        /* leaves at the end of the sweep */
+    bool stranded;    /* dead, and never progressed again: see hws__uworker_strand() */
     bool replaced;    /* TCP: leaves with its last endpoint */
     bool unannounced; /* the safety net has heated it, its descriptor has not spoken yet */
     bool place_given; /* isolated: another one lives in its reservation */
@@ -91,6 +91,17 @@ struct hws__uworker *hws__uworker_create_tcp(struct hws__context *c, int role);
 void hws__uworker_destroy(struct hws__uworker *u);
 /** Take one out of a worker that never was, and destroy it here. */
 void hws__uworker_drop(struct hws__uworker *u);
+/**
+ * This thread destroys a UCX worker: UCX calls back for what that still held. The owner has ended it, or does, and what
+ * `user_data` points to may be another's by now. Read first in each callback of a request.
+ */
+extern _Thread_local bool hws__uworker_destroying __attribute__((tls_model("initial-exec")));
+
+/**
+ * End what a dead one still holds, though it cannot be destroyed: the program has pointers to messages that lie in it.
+ * The peer is gone, so nothing comes into the memory of those operations as long as it is not progressed. Owner only.
+ */
+void hws__uworker_strand(struct hws__uworker *u);
 /** A connection of u is over: without another, and unless it is kept for the next, u leaves. */
 void hws__uworker_unused(struct hws__uworker *u);
 /** TCP: the next connection gets a new one; u leaves with its last. */
