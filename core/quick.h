@@ -88,7 +88,7 @@ static inline __attribute__((always_inline)) bool hws__quick_own(struct hws__wor
     return hws__quick_enter(w, nested);
 }
 
-/** Own the worker of a send; the endpoint is open and has credit. False: the general way. */
+/** Own the worker of a send; the endpoint is open and has credit, and nothing to tell. False: the general way. */
 static inline __attribute__((always_inline)) bool hws__quick_begin(struct hws__quick *q,
                                                                    const hws_op_opts *in,
                                                                    const hws_id *out)
@@ -102,7 +102,7 @@ static inline __attribute__((always_inline)) bool hws__quick_begin(struct hws__q
         return false;
     }
     if (__builtin_expect(atomic_load_explicit(&ep->obj.id, memory_order_relaxed) != q->endpoint ||
-                             !ep->open || w->free_ops == NULL ||
+                             !ep->open || ep->gap.untold || w->free_ops == NULL ||
                              !hws__credit_fits(&ep->credit, q->sort, q->length),
                          0)) {
         hws__disown(w, q->nested);
@@ -116,9 +116,6 @@ static inline __attribute__((always_inline)) bool hws__quick_begin(struct hws__q
 /** After hws__quick_begin(): whether it went into a bundle, and is done. */
 static inline __attribute__((always_inline)) bool hws__quick_bundled(const struct hws__quick *q)
 {
-    if (__builtin_expect(q->ep->gap.untold, 0) && q->length <= HWS__GAP_SINGLE) {
-        hws__gap_tell(q->ep);
-    }
     return __builtin_expect(++q->ep->worker->bundles.burst >= HWS__BUNDLE_TIMED, 0) &&
            !q->ep->raw && hws__bundle_add(q->ep, q->kind, q->tag, q->buffer, q->length);
 }

@@ -109,9 +109,9 @@ struct hws__uworker *hws__uworker_create_tcp(struct hws__context *c, int role)
     return u;
 }
 
-/* Everything but the record itself. */
 _Thread_local bool hws__uworker_destroying __attribute__((tls_model("initial-exec")));
 
+/* Everything but the record itself. */
 static void close_ucx(struct hws__uworker *u)
 {
     hws__ucx_begin();

@@ -320,17 +320,11 @@ static int repeat(size_t way)
     return bad;
 }
 
-/* Whether a sanitizer is linked in, of gcc or clang. */
-static int sanitized(void)
-{
-    return dlsym(RTLD_DEFAULT, "__asan_init") != NULL || dlsym(RTLD_DEFAULT, "__tsan_init") != NULL;
-}
-
 int main(int argc, char **argv)
 {
     int bad = 0;
 
-    if (sanitized()) {
+    if (t_sanitized()) {
         puts(
             "SKIP: what a process leaves open at its end is a leak to the address sanitizer, and both sanitizers have calls of "
             "the system of their own in the place of this test's");

@@ -8,7 +8,6 @@
 #include "support/pair.h"
 #include "support/spawn.h"
 
-#include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,7 +123,7 @@ int main(int argc, char **argv)
     if (argc == 3 && strcmp(argv[1], "child") == 0) {
         return child(argv + 2);
     }
-    if (dlsym(RTLD_DEFAULT, "__asan_init") != NULL) {
+    if (t_address_sanitizer()) {
         puts("SKIP: what a killed process leaves open is a leak to the address sanitizer");
         return 77;
     }

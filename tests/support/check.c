@@ -153,6 +153,15 @@ uint64_t t_now(void)
     return (uint64_t)now.tv_sec * T_SECOND + (uint64_t)now.tv_nsec;
 }
 
+int t_address_sanitizer(void)
+{
+#if defined(T_ASAN)
+    return 1;
+#else
+    return 0;
+#endif
+}
+
 uint64_t t_patience(void)
 {
     return (t_sweeping ? 7 : T_SANITIZED ? 60 : 20) * T_SECOND;

@@ -56,6 +56,8 @@ uint64_t t_env(const char *name, uint64_t fallback);
 
 /* 1 when this program is instrumented. */
 int t_sanitized(void);
+/* Whether it is the address sanitizer. */
+int t_address_sanitizer(void);
 
 /* Set in a program whose allocations fail now and then: a check that fails then ends the case with T_GAVE_UP
  * instead of a crash, if what went wrong can come of that, and with T_WRONG_CODE if not. */

@@ -215,7 +215,6 @@ static int keepalive(int fd)
     return value;
 }
 
-/* What UCX, by the user's configuration, has set is left as it is. */
 Test(sockets, a_connection_is_found_by_its_ends)
 {
     struct sockaddr_storage here, there;
@@ -254,6 +253,7 @@ Test(sockets, one_far_from_the_last_is_found)
     close(client);
 }
 
+/* What UCX, by the user's configuration, has set is left as it is. */
 Test(sockets, keepalive_of_others_is_left_alone)
 {
     const int on = 1, idle = 77;
