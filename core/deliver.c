@@ -14,26 +14,39 @@ static struct hws__endpoint *about(const struct hws__notice *t)
                : NULL;
 }
 
-/* The first of an endpoint that had no turn in this round. What is about no endpoint does not wait. The list has
- * one. */
-static struct hws__list *take_turns(struct hws__worker *w, struct hws__list *due)
-{
-    for (struct hws__list *n = due->next;; n = n->next) {
-        struct hws__endpoint *ep;
+/* So many of each endpoint are put in order at once. */
+#define TURNS 64
 
-        if (n == due) {
-            w->told_round++;
-            n = n->next;
-        }
-        ep = about(hws__container(n, struct hws__notice, link));
-        if (ep == NULL || ep->told_round != w->told_round) {
-            if (ep != NULL) {
-                ep->told_round = w->told_round;
-            }
-            hws__list_remove(n);
-            return n;
-        }
+/*
+ * Where callbacks take long a peer that floods would have all others wait. From `rest` to `due`, so that the endpoints
+ * take turns: the first of each, the second of each, and so on. What is about no endpoint does not wait. As many looks as
+ * there are notices, however few the endpoints; the time that takes is not the callbacks'.
+ */
+static void take_turns(struct hws__worker *w, struct hws__list *rest, struct hws__list *due)
+{
+    struct hws__list turns[TURNS], later, *n;
+
+    hws__list_init(&later);
+    for (int i = 0; i < TURNS; i++) {
+        hws__list_init(&turns[i]);
     }
+    w->told_round++;
+    while ((n = hws__list_pop(rest)) != NULL) {
+        struct hws__endpoint *ep = about(hws__container(n, struct hws__notice, link));
+        uint32_t turn = 0;
+
+        if (ep != NULL) {
+            turn = ep->told_round == w->told_round ? ep->told_turn + 1 : 0;
+            ep->told_round = w->told_round;
+            ep->told_turn = turn;
+        }
+        hws__list_append(turn < TURNS ? &turns[turn] : &later, n);
+    }
+    for (int i = 0; i < TURNS; i++) {
+        hws__list_splice(due, &turns[i]);
+    }
+    hws__list_splice(rest, &later);
+    w->called_at = hws__now();
 }
 
 static void tell_op(struct hws__worker *w, struct hws__list *n)
@@ -97,14 +110,20 @@ static int tell_all(struct hws__worker *w, struct hws__list *list,
                     void (*tell)(struct hws__worker *, struct hws__list *))
 {
     uint64_t start = w->calls_slow ? hws__now() : 0;
-    struct hws__list due, *n;
+    struct hws__list rest, due, *n;
+    bool turns = false;
     int done = 0;
 
+    hws__list_init(&rest);
     hws__list_init(&due);
-    hws__list_splice(&due, list);
-    while (!hws__list_empty(&due)) {
-        /* Where callbacks take long a peer that floods would have all others wait. */
-        n = w->calls_slow && list == &w->ready ? take_turns(w, &due) : hws__list_pop(&due);
+    hws__list_splice(&rest, list);
+    while (!hws__list_empty(&due) || !hws__list_empty(&rest)) {
+        turns |= w->calls_slow && list == &w->ready;
+        if (turns && hws__list_empty(&due)) {
+            take_turns(w, &rest, &due);
+            start = w->called_at;
+        }
+        n = hws__list_pop(turns ? &due : &rest);
         tell(w, n);
         done++;
         if (hws__calls_due(w)) {
@@ -115,6 +134,7 @@ static int tell_all(struct hws__worker *w, struct hws__list *list,
             }
         }
     }
+    hws__list_splice(&due, &rest);
     hws__list_splice(&due, list);
     hws__list_splice(list, &due);
     return done;

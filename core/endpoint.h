@@ -43,7 +43,7 @@ struct hws__endpoint {
     bool failed;
     bool told;           /* DISCONNECTED was delivered, or must not be */
     bool closing;        /* by the user */
-    uint32_t told_round; /* the last one in which it had its turn, see take_turns() */
+    uint32_t told_round, told_turn; /* its last turn, and in which round, see take_turns() */
     bool tcp;            /* dials without shared memory */
     bool redialled;      /* on a new TCP worker */
     bool answered;       /* a dial that failed was taken in */
