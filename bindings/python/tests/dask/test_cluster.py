@@ -40,7 +40,7 @@ def shared_memory():
 
 
 def cluster(protocol="ucx", **options):
-    return LocalCluster(protocol=protocol, n_workers=2, threads_per_worker=1, dashboard_address=None, **options)
+    return LocalCluster(protocol=protocol, n_workers=2, threads_per_worker=1, dashboard_address=":0", **options)
 
 
 def check_transpose_sum(n=2000):

@@ -160,7 +160,7 @@ import distributed_ucxx
 from distributed import Client, LocalCluster
 
 if __name__ == "__main__":
-    with LocalCluster(protocol="{0}", n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+    with LocalCluster(protocol="{0}", n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster:
         with Client(cluster) as client:
             assert client.submit(sum, [1, 2]).result(timeout=60) == 3
             assert all(address.startswith("{0}://") for address in client.scheduler_info()["workers"])
@@ -227,7 +227,7 @@ if __name__ == "__main__":
     {first}
     from distributed import Client, LocalCluster
     {then}
-    with LocalCluster(n_workers=1, threads_per_worker=1, protocol={protocol!r}, dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=1, threads_per_worker=1, protocol={protocol!r}, dashboard_address=":0") as cluster:
         with Client(cluster) as client:
             print(owner(), *client.run(owner).values())
 """

@@ -38,7 +38,7 @@ def leaks(request):
 
 
 def cluster(n=3, **options):
-    return LocalCluster(protocol="ucx", n_workers=n, threads_per_worker=1, dashboard_address=None, **options)
+    return LocalCluster(protocol="ucx", n_workers=n, threads_per_worker=1, dashboard_address=":0", **options)
 
 
 @pytest.mark.parametrize("method", ["p2p", "tasks"])

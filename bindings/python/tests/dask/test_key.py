@@ -73,7 +73,7 @@ async def test_only_peers_with_the_key_are_let_in(keys):
 
 
 def test_a_cluster_with_a_key(keys):
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with dask.config.set({SETTING: keys[0]}), LocalCluster(protocol="ucx", **options) as c, Client(c) as client:
         assert client.submit(sum, [1, 2]).result(timeout=60) == 3
         with spawned(knock, c.scheduler_address, keys[1]) as (pipe, process):

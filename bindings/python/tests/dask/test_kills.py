@@ -103,7 +103,7 @@ def test_random_kills():
     # A task that was on several workers that were killed is not to blame for it. A cluster looks once, so long after a
     # worker has gone, whether it has another, and gives its nanny up if that was killed at that moment.
     settings = {"distributed.scheduler.allowed-failures": 10_000, "distributed.deploy.lost-worker-timeout": "1h"}
-    options = {"n_workers": WORKERS, "threads_per_worker": 1, "dashboard_address": None}
+    options = {"n_workers": WORKERS, "threads_per_worker": 1, "dashboard_address": ":0"}
     with (
         nothing_left(),
         dask.config.set(settings),

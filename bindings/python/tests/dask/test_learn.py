@@ -65,7 +65,7 @@ def test_tasks_go_to_the_worker_behind_the_faster_link():
 
         dask_worker.handlers["get_data"] = slow
 
-    with LocalCluster(n_workers=3, protocol="ucx", threads_per_worker=1, dashboard_address=None) as c:
+    with LocalCluster(n_workers=3, protocol="ucx", threads_per_worker=1, dashboard_address=":0") as c:
         with Client(c) as client:
             client.wait_for_workers(3, timeout=60)
             source, slow, fast = client.scheduler_info()["workers"]
@@ -90,7 +90,7 @@ def test_tasks_go_to_the_worker_behind_the_faster_link():
 
 def test_learning_can_be_switched_off():
     with dask.config.set({"distributed.comm.ucx.learn-bandwidths": False}):
-        with LocalCluster(n_workers=0, protocol="ucx", dashboard_address=None) as c, Client(c) as client:
+        with LocalCluster(n_workers=0, protocol="ucx", dashboard_address=":0") as c, Client(c) as client:
             assert PairBandwidths.name not in c.scheduler.plugins
             hawser.dask.learn_bandwidths(client)
             assert PairBandwidths.name in c.scheduler.plugins
@@ -122,7 +122,7 @@ def test_colours_follow_the_values():
 
 def test_the_dashboard_of_a_worker_has_a_page():
     pytest.importorskip("bokeh")
-    options = {"dashboard_address": None, "worker_dashboard_address": "127.0.0.1:0"}
+    options = {"dashboard_address": ":0", "worker_dashboard_address": "127.0.0.1:0"}
     with LocalCluster(n_workers=2, protocol="ucx", threads_per_worker=1, **options) as c, Client(c) as client:
         client.wait_for_workers(2, timeout=60)
         workers = client.scheduler_info()["workers"]

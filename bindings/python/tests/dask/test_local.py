@@ -95,7 +95,7 @@ rmm_release_threshold rmm_log_directory rmm_track_allocations log_spilling pre_i
 def test_a_net_device_that_is_not_here(names, monkeypatch):
     monkeypatch.delenv("UCX_NET_DEVICES", raising=False)
     with pytest.raises(RuntimeError, match=r"no device (nonsense0|mlx5_70:1)"):
-        hawser.dask.LocalCluster(n_workers=1, ucx_net_devices=names, dashboard_address=None)
+        hawser.dask.LocalCluster(n_workers=1, ucx_net_devices=names, dashboard_address=":0")
 
 
 def test_options_are_dask_cuda_s():
@@ -117,7 +117,7 @@ def test_options_are_dask_cuda_s():
 )
 def test_without_a_gpu_its_options_say_so(option):
     with pytest.raises(RuntimeError, match=f"{next(iter(option))}.*there is no GPU to use: "):
-        hawser.dask.LocalCluster(n_workers=1, dashboard_address=None, **option)
+        hawser.dask.LocalCluster(n_workers=1, dashboard_address=":0", **option)
 
 
 def test_options_that_contradict_each_other():
@@ -137,7 +137,7 @@ def facts():
 
 def test_each_worker_has_cpus_and_devices_of_its_own(monkeypatch):
     monkeypatch.delenv("UCX_NET_DEVICES", raising=False)
-    options = {"dashboard_address": None, "pre_import": "wave", "ucx_net_devices": lambda i: ["lo", "all"][i]}
+    options = {"dashboard_address": ":0", "pre_import": "wave", "ucx_net_devices": lambda i: ["lo", "all"][i]}
     with hawser.dask.LocalCluster(n_workers=2, **options) as c, Client(c) as client:
         assert c.scheduler_address.startswith("ucx://")
         client.wait_for_workers(2, timeout=60)
@@ -156,7 +156,7 @@ def test_a_cluster_changes_its_size_during_a_job():
         time.sleep(0.1)
         return i
 
-    with hawser.dask.LocalCluster(n_workers=1, dashboard_address=None) as c, Client(c) as client:
+    with hawser.dask.LocalCluster(n_workers=1, dashboard_address=":0") as c, Client(c) as client:
         futures = client.map(slow, range(100))
         c.scale(3)
         client.wait_for_workers(3, timeout=90)

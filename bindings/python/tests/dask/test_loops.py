@@ -84,7 +84,7 @@ def use(address, i, failures):
 @pytest.mark.filterwarnings("default")
 def test_clients_of_several_threads_and_loops():
     """They work at the same time, the number of descriptors does not grow, and all is gone in the end."""
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "processes": True}
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "processes": True}
     with nothing_left(), LocalCluster(protocol="ucx", **options) as cluster:
         open_after = []
         for _ in range(4):

@@ -23,7 +23,7 @@ def closed():
 @pytest.mark.parametrize("protocol", ["ucx", "tcp"])
 def test_bandwidths_of_a_cluster(protocol):
     with (
-        LocalCluster(n_workers=2, protocol=protocol, threads_per_worker=1, dashboard_address=None) as c,
+        LocalCluster(n_workers=2, protocol=protocol, threads_per_worker=1, dashboard_address=":0") as c,
         Client(c) as client,
     ):
         client.wait_for_workers(2, timeout=60)
@@ -47,7 +47,7 @@ def test_bandwidths_of_a_cluster(protocol):
 
 async def test_bandwidths_of_an_asynchronous_client():
     async with (
-        LocalCluster(n_workers=1, protocol="ucx", processes=False, dashboard_address=None, asynchronous=True) as c,
+        LocalCluster(n_workers=1, protocol="ucx", processes=False, dashboard_address=":0", asynchronous=True) as c,
         Client(c, asynchronous=True) as client,
     ):
         assert len(await hawser.dask.bandwidths(client)) == 0

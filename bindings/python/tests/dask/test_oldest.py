@@ -32,7 +32,7 @@ from distributed import Client, LocalCluster
 if __name__ == "__main__":
     assert distributed.__version__ == "2022.12.1"
     for processes in (True, False):
-        options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+        options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
         with LocalCluster(protocol="ucx", processes=processes, **options) as c:
             with Client(c) as client:
                 client.wait_for_workers(2)

@@ -45,7 +45,7 @@ from distributed import Client, LocalCluster, wait
 
 if __name__ == "__main__":
     hub = sys.argv[1]
-    with LocalCluster(1, 1, protocol="ucx", host=hub, dashboard_address=None) as cluster, Client(cluster) as client:
+    with LocalCluster(1, 1, protocol="ucx", host=hub, dashboard_address=":0") as cluster, Client(cluster) as client:
         print(cluster.scheduler_address, flush=True)
         client.wait_for_workers(3, timeout=90)
         names = {info["name"]: address for address, info in client.scheduler_info()["workers"].items()}
