@@ -13,13 +13,6 @@
 static const size_t sizes[] = {0, 1, 8, 200, 4096, 8192, 65536, 1000003, (17u << 20) + 3};
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
-static void open_pair(t_pair *pair, uint32_t flags)
-{
-    t_pair_opts opts = {.endpoint_flags = flags};
-
-    t_pair_open(pair, &opts);
-}
-
 static hws_id post(hws_id endpoint, uint32_t am_id, const void *header, uint64_t header_length,
                    const void *data, uint64_t length, uint32_t op_flags)
 {
@@ -90,7 +83,7 @@ CASE_BOTH(every_size)
     struct last last;
     char *out = t_alloc(sizes[SIZES - 1]);
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     handle(pair.worker[1], 7, 0, &last);
     for (size_t i = 0; i < SIZES; i++) {
         t_fill(out, sizes[i], i);
@@ -123,7 +116,7 @@ CASE_BOTH(headers)
     hws_id op = 0;
     int count = 0;
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     CHECK_OK(hws_am_header_max(pair.worker[0], &max));
     CHECK(max >= 256);
     handle(pair.worker[1], 1, 0, &last);
@@ -163,7 +156,7 @@ CASE(ids)
                         .sink = {.callback = on_message, .callback_arg = &last[0]}};
     uint32_t ids[] = {0, 500, HWS_AM_ID_MAX};
 
-    open_pair(&pair, 0);
+    t_pair_open_flags(&pair, 0);
     for (int i = 0; i < 3; i++) {
         handle(pair.worker[1], ids[i], 0, &last[i]);
     }
@@ -192,7 +185,7 @@ CASE_BOTH(order_of_eager_messages)
     hws_event events[64];
     uint32_t next = 0;
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     CHECK_OK(hws_queue_open(NULL, &queue));
     opts.sink.queue = queue;
     CHECK_OK(hws_am_handler(pair.worker[1], 3, &opts));
@@ -231,7 +224,7 @@ CASE_BOTH(queue_gives_buffers_that_stay)
     char *out = t_alloc(2 * MIB);
     hws_event event;
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     CHECK_OK(hws_queue_open(NULL, &queue));
     opts.sink.queue = queue;
     opts.sink.user = 12;
@@ -287,7 +280,7 @@ CASE_BOTH(callback_may_keep_a_buffer)
     void *data = NULL;
     uint64_t length = 0;
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     handle(pair.worker[1], 4, HWS_AM_BUFFER, &last);
     for (int i = 0; i < 4; i++) {
         t_fill(out, lengths[i], 1);
@@ -312,7 +305,7 @@ CASE(buffers_left_behind)
     hws_id buffers[20];
     char *out = t_alloc(MIB);
 
-    open_pair(&pair, 0);
+    t_pair_open_flags(&pair, 0);
     handle(pair.worker[1], 4, HWS_AM_BUFFER, &last);
     for (int i = 0; i < 20; i++) {
         hws_id op = post(pair.endpoint[0], 4, "h", 1, out, i % 2 ? 8 : MIB, 0);
@@ -375,7 +368,7 @@ CASE_BOTH(allocator)
     void *data = NULL;
     uint64_t length = 0;
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     CHECK_OK(hws_am_handler(pair.worker[1], 2, &opts));
     for (int i = 0; i < 4; i++) {
         t_fill(out, lengths[i], 3);
@@ -416,7 +409,7 @@ CASE_BOTH(allocator_of_an_unknown_kind)
     uint64_t length = 0;
 
     t_fill(out, 5 * MIB, 3);
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     CHECK_OK(hws_am_handler(pair.worker[1], 2, &opts));
     hws_id op = post(pair.endpoint[0], 2, NULL, 0, out, 5 * MIB, HWS_OP_RNDV);
     UNTIL(&pair, last.count == 1);
@@ -443,7 +436,7 @@ CASE_BOTH(allocator_without_memory)
     size_t lengths[] = {8, 5000, MIB};
     char *out = t_alloc(MIB);
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     CHECK_OK(hws_am_handler(pair.worker[1], 2, &opts));
     for (int i = 0; i < 3; i++) {
         arena.refuse = 1;
@@ -474,7 +467,7 @@ CASE_BOTH(deferred)
     char *out = t_alloc(4 * MIB), *in = t_alloc(4 * MIB);
     hws_id op = 0, fetch = 0, again = 0;
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     handle(pair.worker[1], 6, HWS_AM_DEFER | HWS_AM_BUFFER, &last);
     size_t lengths[] = {8, 5000, 4 * MIB - 5};
     for (int i = 0; i < 3; i++) {
@@ -511,7 +504,7 @@ CASE_BOTH(deferred_only_when_it_is_worth_it)
     struct last last;
     char *out = t_alloc(4 * MIB);
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     handle(pair.worker[1], 6, HWS_AM_DEFER | HWS_AM_BUFFER, &last);
     t_fill(out, 4 * MIB, 8);
     WAIT_OK(&pair, post(pair.endpoint[0], 6, NULL, 0, out, 8, 0));
@@ -535,7 +528,7 @@ CASE_BOTH(deferred_into_too_little)
     char *out = t_alloc(MIB), *in = t_alloc(MIB);
     hws_id op, fetch = 0;
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     handle(pair.worker[1], 6, HWS_AM_DEFER, &last);
     memset(in, 0x44, MIB);
     op = post(pair.endpoint[0], 6, NULL, 0, out, MIB, HWS_OP_RNDV);
@@ -561,7 +554,7 @@ CASE_BOTH(deferred_and_dropped)
     struct last last;
     char *out = t_alloc(MIB);
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     handle(pair.worker[1], 6, HWS_AM_DEFER, &last);
     for (int i = 0; i < 5; i++) {
         hws_id op = post(pair.endpoint[0], 6, NULL, 0, out, MIB, HWS_OP_RNDV);
@@ -583,7 +576,7 @@ CASE_BOTH(deferred_and_abandoned)
     char *out = t_alloc(MIB), *in = t_alloc(MIB);
     hws_id op, fetch = 0;
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     handle(pair.worker[1], 6, HWS_AM_DEFER, &last);
     op = post(pair.endpoint[0], 6, NULL, 0, out, MIB, HWS_OP_RNDV);
     UNTIL(&pair, last.count == 1);
@@ -630,7 +623,7 @@ CASE_BOTH(replies_inside_the_callback)
                         .sink = {.callback = reply, .callback_arg = &echo}};
     char out[64];
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     CHECK_OK(hws_am_handler(pair.worker[1], 1, &opts));
     handle(pair.worker[0], 2, 0, &last);
     for (int i = 0; i < 100; i++) {
@@ -650,7 +643,7 @@ CASE_BOTH(nobody_takes_it)
     char *out = t_alloc(MIB);
     size_t lengths[] = {0, 8, 5000, MIB};
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     for (uint64_t i = 0; i < 4; i++) {
         hws_id op = post(pair.endpoint[0], 9, "h", 1, out, lengths[i], 0);
         UNTIL(&pair, t_stats(pair.worker[1]).am_dropped == i + 1);
@@ -672,7 +665,7 @@ CASE(handler_replaced_and_unset)
     struct last first, second;
     hws_am_opts none = {.struct_size = sizeof(none)};
 
-    open_pair(&pair, 0);
+    t_pair_open_flags(&pair, 0);
     handle(pair.worker[1], 5, 0, &first);
     WAIT_OK(&pair, post(pair.endpoint[0], 5, NULL, 0, "a", 1, 0));
     UNTIL(&pair, first.count == 1);
@@ -719,7 +712,7 @@ CASE_BOTH(scattered)
     uint32_t counts[] = {1, 5, 16, 30};
     int count = 0;
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     handle(pair.worker[1], 5, 0, &last);
     for (int l = 0; l < 3; l++) {
         for (int c = 0; c < 4; c++) {
@@ -753,7 +746,7 @@ CASE_BOTH(deferred_into_pieces)
     hws_iov iov[7];
     hws_id op, fetch = 0;
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     handle(pair.worker[1], 6, HWS_AM_DEFER, &last);
     t_fill(out, MIB, 8);
     for (size_t i = 0; i < 7; i++) {

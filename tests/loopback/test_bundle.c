@@ -308,7 +308,8 @@ static void run_long(struct hws__job *job)
     }
 }
 
-/* A bundle that waits, also where the machine is too slow for a burst: the next message comes right behind the others. */
+/* A bundle that waits, also where the machine is too slow for a burst: the next message comes right behind the others,
+ * or looks so. */
 static void wait_in_a_bundle(const t_pair *pair)
 {
     struct hws__worker *w = worker_of(pair);

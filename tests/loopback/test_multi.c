@@ -59,13 +59,6 @@ static const struct {
               {over_edge, 3}, {medium, 6},    {dask, 6}, {large, 4}};
 #define SHAPES (sizeof(shapes) / sizeof(shapes[0]))
 
-static void open_pair(t_pair *pair, uint32_t flags)
-{
-    t_pair_opts opts = {.endpoint_flags = flags};
-
-    t_pair_open(pair, &opts);
-}
-
 static hws_id post(hws_id endpoint, uint64_t tag, const shape *s)
 {
     hws_id op = 0;
@@ -185,7 +178,7 @@ CASE_BOTH(every_shape)
 {
     t_pair pair;
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     for (size_t i = 0; i < SHAPES; i++) {
         for (unsigned how = 0; how < 16; how++) {
             int back = how & 1, level = how >> 1 & 1, unexpected = how >> 2 & 1, two = how >> 3 & 1;
@@ -224,7 +217,7 @@ CASE_BOTH(many_segments)
     static uint64_t sizes[MANY];
     t_pair pair;
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     for (unsigned round = 0; round < 3; round++) {
         for (unsigned i = 0; i < MANY; i++) {
             sizes[i] = round == 0 ? i % 2 : round == 1 ? i % 3000 : i % 500 == 0 ? 70000 : i % 100;
@@ -252,7 +245,7 @@ CASE_BOTH(interleaved)
     hws_id send[N], recv[N];
     t_pair pair;
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     for (uint64_t i = 0; i < N; i++) {
         s[i] = make(i % 3 == 0 ? tiny : i % 3 == 1 ? dask : medium, 6, 77 * i);
         send[i] = post(pair.endpoint[0], i, &s[i]);
@@ -283,7 +276,7 @@ CASE_BOTH(matching_order)
     hws_id recv[6], send[6], tagged = 0, tagged_recv = 0;
     char in = 0, out = 'x';
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     recv[0] = post_recv(pair.worker[1], 0, 0, 0); /* any */
     recv[1] = post_recv(pair.endpoint[1], 9, ALL, 0);
     recv[2] = post_recv(pair.worker[1], 0x100, 0xff00, HWS_MULTI_LIST);
@@ -320,7 +313,7 @@ CASE_BOTH(coalesce)
     static const uint64_t sizes[] = {30000, 20000, 50000};
     t_pair pair;
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     for (uint64_t limit = 1; limit <= MIB; limit = limit == 1       ? 99999
                                                    : limit == 99999 ? 100000
                                                                     : 2 * MIB) {
@@ -379,7 +372,7 @@ CASE_BOTH(allocator)
 {
     t_pair pair;
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     for (unsigned how = 0; how < 8; how++) {
         int small = how & 1, unexpected = how >> 1 & 1, fail = how >> 2 & 1;
         struct memory m = {.fail_at = fail ? 3 : 0};
@@ -442,7 +435,7 @@ CASE_BOTH(allocator_aborts)
         hws_event event;
         t_pair pair;
 
-        open_pair(&pair, flags);
+        t_pair_open_flags(&pair, flags);
         m.abort = pair.endpoint[1];
         if (!unexpected) {
             CHECK_OK(hws_multi_recv(m.abort, 3, ALL, &opts, NULL, &recv));
@@ -471,7 +464,7 @@ CASE_BOTH(receive_limits)
 {
     t_pair pair;
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     for (unsigned how = 0; how < 4; how++) {
         hws_multi_recv_opts opts = {.struct_size = sizeof(opts),
                                     .bytes_max = how & 1 ? 1000000 : 0,
@@ -535,7 +528,7 @@ CASE_BOTH(cancel_and_deadline)
     shape s = make(dask, 6, 4);
     hws_id recv, send, op = 0;
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     recv = post_recv(pair.endpoint[1], 1, ALL, 0);
     CHECK_OK(hws_cancel(recv));
     CHECK_EQ(WAIT(&pair, recv).status, HWS_E_CANCELED);
@@ -567,7 +560,7 @@ CASE(bad_arguments)
     hws_id op = 0, recv, send, buffer;
     t_pair pair;
 
-    open_pair(&pair, 0);
+    t_pair_open_flags(&pair, 0);
     CHECK_CODE(hws_multi_send(pair.endpoint[0], 1, NULL, 1, NULL, NULL, &op), HWS_E_INVALID);
     CHECK_CODE(hws_multi_send(pair.endpoint[0], 1, &null, 1, NULL, NULL, &op), HWS_E_INVALID);
     CHECK_CODE(hws_multi_send(pair.endpoint[0], 1, &kind, 1, NULL, NULL, &op), HWS_E_INVALID);
@@ -610,7 +603,7 @@ CASE(inline_result)
     hws_id op = 0;
     int32_t r;
 
-    open_pair(&pair, 0);
+    t_pair_open_flags(&pair, 0);
     r = hws_multi_send(pair.endpoint[0], 4, s.segments, 8, NULL, &opts, &op);
     CHECK_EQ(r, HWS_DONE);
     CHECK_EQ(op, 0);
@@ -636,7 +629,7 @@ CASE_BOTH(cut_off)
         hws_segment to[4];
         hws_event event;
 
-        open_pair(&pair, flags);
+        t_pair_open_flags(&pair, flags);
         for (int i = 0; i < 4; i++) {
             to[i] = (hws_segment){.base = t_alloc(large[i]), .length = large[i]};
         }
@@ -690,7 +683,7 @@ CASE_BOTH(none_takes_the_place_of_a_lost_message)
     t_pair pair;
     hws_id op = 0;
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     post(pair.endpoint[0], 1, &lost);
     post(pair.endpoint[0], 1, &small);
     post(pair.endpoint[0], 2, &small);
@@ -713,7 +706,7 @@ CASE_BOTH(close_with_leftovers)
     hws_id send[4], recv, matching;
     hws_event event;
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     for (int i = 0; i < 4; i++) {
         send[i] = post(pair.endpoint[0], 1 + (uint64_t)(i / 2), i % 2 ? &s : &t);
     }
@@ -741,7 +734,7 @@ CASE_BOTH(worker_closed_with_a_list)
     hws_id send = 0;
     t_pair pair;
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     segments[1].base = calloc(1, segments[1].length);
     CHECK(segments[1].base != NULL);
     t_fill(segments[0].base, 1000, 1);

@@ -9,13 +9,6 @@
 #define ALL UINT64_MAX
 #define LARGE (UINT64_C(1) << 20)
 
-static void open_pair(t_pair *pair, uint32_t flags)
-{
-    t_pair_opts opts = {.endpoint_flags = flags};
-
-    t_pair_open(pair, &opts);
-}
-
 static void send_number(t_pair *pair, uint64_t number, uint64_t tag)
 {
     hws_id op = 0;
@@ -54,7 +47,7 @@ CASE_BOTH(what_is_given_back_comes_first)
 {
     t_pair pair;
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     for (uint64_t n = 1; n <= 4; n++) {
         send_number(&pair, n, 7);
     }
@@ -94,7 +87,7 @@ CASE_BOTH(a_receive_that_waits_gets_it)
     hws_id ops[2];
     t_pair pair;
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     send_number(&pair, 1, 7);
     CHECK_EQ(receive(&pair, pair.endpoint[1], 7), 1);
     ops[0] = post(pair.endpoint[1], &numbers[0], sizeof numbers[0], 7);
@@ -186,7 +179,7 @@ static void taken(uint32_t flags, uint64_t length)
     hws_event event;
     t_pair pair;
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     t_fill(out, length, 1);
     for (int i = 0; i < 2; i++) {
         CHECK_OK(hws_tag_send(pair.endpoint[0], out, length - (uint64_t)i, 7, NULL, &sends[i]));
@@ -351,7 +344,7 @@ static void multi(uint32_t flags, uint64_t first, uint64_t second)
     hws_id sends[2];
     t_pair pair;
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     t_fill(out, total + 1, 3);
     sends[0] = send_multi(&pair, out, first, second);
     sends[1] = send_multi(&pair, out, first, second + 1);
@@ -441,7 +434,7 @@ CASE_BOTH(a_multi_buffer_receive_that_has_work_to_do_gets_it)
     hws_event event;
     t_pair pair;
 
-    open_pair(&pair, flags);
+    t_pair_open_flags(&pair, flags);
     CHECK_OK(hws_multi_recv(pair.worker[1], 7, ALL, &own, NULL, &op));
     CHECK_OK(hws_segments_return(pair.endpoint[1], 7, &segment, 1));
     event = WAIT_OK(&pair, op);

@@ -51,6 +51,13 @@ void t_check_patience(const char *file, int line, uint64_t since, const char *wh
 
 void t_sleep(uint64_t nanoseconds);
 
+/* Waits for a condition that the library's threads bring about. */
+#define EVENTUALLY(condition)                                        \
+    for (uint64_t since_ = t_now(); !(condition);                    \
+         t_check_patience(__FILE__, __LINE__, since_, #condition)) { \
+        t_sleep(T_MS / 20);                                          \
+    }
+
 /* A number from the environment, or `fallback`. */
 uint64_t t_env(const char *name, uint64_t fallback);
 

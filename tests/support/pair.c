@@ -84,6 +84,13 @@ void t_pair_open(t_pair *pair, const t_pair_opts *opts)
     t_pair_connect(pair, opts, &pair->endpoint[0], &pair->endpoint[1]);
 }
 
+void t_pair_open_flags(t_pair *pair, uint32_t endpoint_flags)
+{
+    t_pair_opts opts = {.endpoint_flags = endpoint_flags};
+
+    t_pair_open(pair, &opts);
+}
+
 void t_pair_close(t_pair *pair)
 {
     uint64_t start = t_now();

@@ -33,6 +33,8 @@ typedef struct t_pair {
 
 /* Opens and connects; opts may be null. */
 void t_pair_open(t_pair *pair, const t_pair_opts *opts);
+/* With these HWS_ENDPOINT_* of the client, and else as it comes. */
+void t_pair_open_flags(t_pair *pair, uint32_t endpoint_flags);
 /* The same without endpoints: the test connects on its own. */
 void t_pair_listen(t_pair *pair, const t_pair_opts *opts);
 /* One more connection over the pair's listener. */

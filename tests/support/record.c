@@ -1,6 +1,7 @@
 #include "support/record.h"
 #include "support/check.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,4 +118,10 @@ void t_record_clear(t_record *record)
     pthread_mutex_lock(&record->lock);
     record->count = 0;
     pthread_mutex_unlock(&record->lock);
+}
+
+void t_count_event(void *arg, const hws_event *event)
+{
+    CHECK_OK(event->status);
+    atomic_fetch_add((_Atomic uint64_t *)arg, 1);
 }

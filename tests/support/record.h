@@ -41,4 +41,7 @@ t_seen t_record_at(t_record *record, uint32_t index);
 int t_record_find(t_record *record, uint32_t kind, hws_id source, uint32_t nth, t_seen *out);
 void t_record_clear(t_record *record);
 
+/* A callback that counts what ended well: `arg` is an _Atomic uint64_t. */
+void t_count_event(void *arg, const hws_event *event);
+
 #endif
