@@ -41,13 +41,13 @@ struct hws__endpoint {
     bool starting;    /* its connect operation is being posted, and must not end meanwhile */
     bool peer_closed; /* the peer said goodbye */
     bool failed;
-    bool told;           /* DISCONNECTED was delivered, or must not be */
-    bool closing;        /* by the user */
+    bool told;                      /* DISCONNECTED was delivered, or must not be */
+    bool closing;                   /* by the user */
     uint32_t told_round, told_turn; /* its last turn, and in which round, see take_turns() */
-    bool tcp;            /* dials without shared memory */
-    bool redialled;      /* on a new TCP worker */
-    bool answered;       /* a dial that failed was taken in */
-    bool rejected;       /* a dial by TCP was, once */
+    bool tcp;                       /* dials without shared memory */
+    bool redialled;                 /* on a new TCP worker */
+    bool answered;                  /* a dial that failed was taken in */
+    bool rejected;                  /* a dial by TCP was, once */
     bool server;
     bool one_device; /* server: dialled from a UCX context for TCP only */
     bool ucx_error;  /* UCX reported an error: the UCX endpoint is useless */
