@@ -42,6 +42,7 @@ case $mode in
         phase tsan tsan -L '^loopback$' -LE soak
         ;;
     all)
+        export HAWSER_TEST_ALL=1
         phase release release -LE soak
         phase clang-release clang-release -LE 'soak|lint|header'
         for preset in asan tsan clang-asan clang-tsan; do
