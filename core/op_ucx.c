@@ -10,10 +10,23 @@
 #include "undo.h"
 #include <string.h>
 
-/* An error of UCX's on an endpoint that failed is the failure's. */
+/* With these UCX ends what is under way as its endpoint ends. */
+static bool is_end(int32_t code)
+{
+    return code == HWS_E_CONNECTION_RESET || code == HWS_E_KEEPALIVE || code == HWS_E_CANCELED;
+}
+
+/* An error of UCX's on an endpoint that failed is the failure's. A peer that said goodbye lets go of what it was sent;
+ * where that did not get here before its end did, it was the goodbye all the same. */
 static int32_t endpoint_cause(const struct hws__endpoint *ep, int32_t code)
 {
-    return code < 0 && ep != NULL && ep->failed && ep->status != 0 ? ep->status : code;
+    if (code >= 0 || ep == NULL) {
+        return code;
+    }
+    if (ep->failed && ep->status != 0) {
+        return ep->status;
+    }
+    return ep->peer_closed && !ep->closing && is_end(code) ? HWS_E_PEER_CLOSED : code;
 }
 
 int32_t hws__op_cause(const struct hws__op *op, int32_t code)

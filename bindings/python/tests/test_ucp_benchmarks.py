@@ -1,4 +1,4 @@
-"""ucp.benchmarks.send_recv: its options, its report, and what happens when one end cannot go on. TIMEOUT: 240"""
+"""ucp.benchmarks.send_recv: its options, its report, and what happens when one end cannot go on. TIMEOUT: 240 SERIAL"""
 
 import argparse
 import importlib.util
