@@ -78,7 +78,11 @@ def other_process(target, *args):
 
 
 def run_script(text, *args, timeout=60, **env):
-    """Runs a program in a new interpreter in development mode; gives its exit code and output."""
+    """Runs a program in a new interpreter in development mode; gives its exit code and output.
+
+    Without what asyncio says in that mode of steps that took long: the machine may be busy.
+    """
+    import re
     import subprocess
 
     done = subprocess.run(
@@ -88,4 +92,4 @@ def run_script(text, *args, timeout=60, **env):
         timeout=timeout,
         env={**os.environ, **env},
     )
-    return done.returncode, done.stdout + done.stderr
+    return done.returncode, re.sub(r"^Executing <.*> took [0-9.]+ seconds\n", "", done.stdout + done.stderr, flags=re.M)

@@ -1,4 +1,4 @@
-"""hawser.ucxx.benchmarks: the options and reports of send_recv, its ends when one is killed, clusters. TIMEOUT: 300 SERIAL"""
+"""hawser.ucxx.benchmarks: options and reports of send_recv, its ends when one dies, clusters. TIMEOUT: 300 SERIAL"""
 
 import importlib.util
 import re
