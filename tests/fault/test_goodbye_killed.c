@@ -3,6 +3,7 @@
  * that ends with it, not of a reset.
  */
 #include "support/cases.h"
+#include "support/dial.h"
 #include "support/pair.h"
 #include "support/spawn.h"
 
@@ -18,16 +19,10 @@ static char data[LENGTH];
 /* child PORT FLAGS */
 static int child(char **args)
 {
-    hws_endpoint_opts opts = {.struct_size = sizeof(opts), .flags = (uint32_t)atoi(args[1])};
-    hws_id context = 0, worker = 0, endpoint = 0, op = 0;
+    hws_id worker = 0, endpoint;
     char line[16];
 
-    t_child_begin();
-    CHECK_OK(hws_context_open(NULL, &context));
-    CHECK_OK(hws_worker_open(context, NULL, &worker));
-    CHECK_OK(
-        hws_connect(worker, "127.0.0.1", (uint16_t)atoi(args[0]), &opts, NULL, &endpoint, &op));
-    CHECK_OK(hws_wait(op, t_patience(), NULL));
+    endpoint = t_child_dial(args[0], NULL, (uint32_t)atoi(args[1]), &worker);
     t_say(NULL, "open");
     t_hear(NULL, line, sizeof(line));
     CHECK_OK(hws_close(endpoint));

@@ -5,6 +5,7 @@
  * TIMEOUT: 120
  */
 #include "support/check.h"
+#include "support/dial.h"
 #include "support/pair.h"
 #include "support/spawn.h"
 
@@ -25,14 +26,10 @@ static int child(char **args)
 {
     hws_op_opts opts = {.struct_size = sizeof(opts), .flags = HWS_OP_EAGER};
     hws_context_opts how = {.struct_size = sizeof(how), .config = config};
-    hws_id context = 0, worker = 0, endpoint = 0, op = 0;
+    hws_id worker = 0, endpoint, op = 0;
     char line[16];
 
-    t_child_begin();
-    CHECK_OK(hws_context_open(&how, &context));
-    CHECK_OK(hws_worker_open(context, NULL, &worker));
-    CHECK_OK(hws_connect(worker, "127.0.0.1", (uint16_t)atoi(args[0]), NULL, NULL, &endpoint, &op));
-    CHECK_OK(hws_wait(op, t_patience(), NULL));
+    endpoint = t_child_dial(args[0], &how, 0, &worker);
     t_say(NULL, "open");
     t_hear(NULL, line, sizeof(line));
     memset(data, 'k', sizeof(data));

@@ -4,6 +4,7 @@
  * TIMEOUT: 120
  */
 #include "support/check.h"
+#include "support/dial.h"
 #include "support/pair.h"
 #include "support/spawn.h"
 
@@ -25,19 +26,13 @@ static void count(void *arg, const hws_event *event)
 /* child PORT FLAGS END */
 static int child(char **args)
 {
-    hws_endpoint_opts opts = {.struct_size = sizeof(opts), .flags = (uint32_t)atoi(args[1])};
     hws_op_opts at_once = {.struct_size = sizeof(at_once),
                            .flags = HWS_OP_INLINE | HWS_OP_DETACHED};
     static const uint64_t data = 5;
-    hws_id context = 0, worker = 0, endpoint = 0, op = 0;
+    hws_id worker = 0, endpoint;
     char line[16];
 
-    t_child_begin();
-    CHECK_OK(hws_context_open(NULL, &context));
-    CHECK_OK(hws_worker_open(context, NULL, &worker));
-    CHECK_OK(
-        hws_connect(worker, "127.0.0.1", (uint16_t)atoi(args[0]), &opts, NULL, &endpoint, &op));
-    CHECK_OK(hws_wait(op, t_patience(), NULL));
+    endpoint = t_child_dial(args[0], NULL, (uint32_t)atoi(args[1]), &worker);
     for (int i = 0; i < BURST; i++) {
         CHECK(hws_am_send(endpoint, AM_ID, NULL, 0, &data, sizeof(data), &at_once, NULL) >= 0);
     }

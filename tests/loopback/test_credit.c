@@ -3,32 +3,15 @@
  * and a full window never keeps a message from the receive that wants it. TIMEOUT: 120
  */
 #include "support/cases.h"
+#include "support/credit.h"
 #include "support/pair.h"
 
 #include <string.h>
 
 #define ALL UINT64_MAX
-#define WINDOW 8
-#define KIB 1024u
-#define QUIET (20 * T_MS)
 
-static const hws_worker_opts tight = {
-    .struct_size = sizeof tight, .credit_messages = WINDOW, .credit_bytes = 64 * KIB};
 static const hws_op_opts detached = {.struct_size = sizeof detached, .flags = HWS_OP_DETACHED};
 static char out[200 * KIB], in[200 * KIB];
-
-/* The server's window is tight; both if `both`. */
-static void open_tight(t_pair *pair, int both)
-{
-    t_pair_opts opts = {.worker = {both ? &tight : NULL, &tight}};
-
-    t_pair_open(pair, &opts);
-}
-
-static uint64_t waits(const t_pair *pair, int side)
-{
-    return t_stats(pair->worker[side]).credit_waits;
-}
 
 /* `count` messages from side 0, each with its number in the first bytes. */
 static void send_numbered(t_pair *pair, uint64_t tag, uint32_t length, uint32_t count)
@@ -64,17 +47,17 @@ CASE(messages_are_bounded)
 {
     t_pair pair;
 
-    open_tight(&pair, 0);
+    t_tight_open(&pair, 0);
     send_numbered(&pair, 1, 8, 500);
     UNTIL(&pair, t_stats(pair.worker[1]).unexpected == WINDOW);
     t_pair_idle(&pair, QUIET);
     CHECK_EQ(t_stats(pair.worker[1]).unexpected, WINDOW);
-    CHECK_EQ(waits(&pair, 0), 500 - WINDOW);
+    CHECK_EQ(t_credit_waits(&pair, 0), 500 - WINDOW);
     receive_numbered(&pair, 1, 8, 500);
     /* The window is whole again, but for less than a step. */
     t_pair_idle(&pair, QUIET);
     send_numbered(&pair, 1, 8, WINDOW - 1);
-    CHECK_EQ(waits(&pair, 0), 500 - WINDOW);
+    CHECK_EQ(t_credit_waits(&pair, 0), 500 - WINDOW);
     receive_numbered(&pair, 1, 8, WINDOW - 1);
     t_pair_close(&pair);
 }
@@ -88,7 +71,7 @@ CASE(a_sender_that_makes_no_progress)
     uint64_t got[COUNT];
     t_pair pair;
 
-    open_tight(&pair, 0);
+    t_tight_open(&pair, 0);
     for (uint64_t i = 0; i < COUNT; i++) {
         uint64_t end = t_now() + t_patience();
 
@@ -99,7 +82,7 @@ CASE(a_sender_that_makes_no_progress)
             CHECK(hws_worker_progress(pair.worker[1]) >= 0);
         }
     }
-    CHECK_EQ(waits(&pair, 0), 0);
+    CHECK_EQ(t_credit_waits(&pair, 0), 0);
     for (uint64_t i = 0; i < COUNT; i++) {
         WAIT_OK(&pair, receives[i]);
         CHECK_EQ(got[i], i);
@@ -111,7 +94,7 @@ CASE(bytes_are_bounded)
 {
     t_pair pair;
 
-    open_tight(&pair, 0);
+    t_tight_open(&pair, 0);
     send_numbered(&pair, 1, 20 * KIB, 20);
     UNTIL(&pair, t_stats(pair.worker[1]).unexpected == 3);
     t_pair_idle(&pair, QUIET);
@@ -124,14 +107,14 @@ CASE(larger_than_the_window)
 {
     t_pair pair;
 
-    open_tight(&pair, 0);
+    t_tight_open(&pair, 0);
     for (int i = 0; i < 3; i++) {
         send_numbered(&pair, 1, 8, 3);
         send_numbered(&pair, 1, 200 * KIB, 2);
         receive_numbered(&pair, 1, 8, 3);
         receive_numbered(&pair, 1, 200 * KIB, 2);
     }
-    CHECK(waits(&pair, 0) > 0);
+    CHECK(t_credit_waits(&pair, 0) > 0);
     t_pair_close(&pair);
 }
 
@@ -140,7 +123,7 @@ CASE(expected_messages_need_not_wait)
     t_pair pair;
     hws_id op[1000];
 
-    open_tight(&pair, 0);
+    t_tight_open(&pair, 0);
     for (int i = 0; i < 1000; i++) {
         CHECK_OK(hws_tag_recv(pair.endpoint[1], in, 8, 1, ALL, NULL, &op[i]));
     }
@@ -163,7 +146,7 @@ static void other_tag(int by_worker, uint64_t mask, int before)
     hws_id op = 0;
     hws_id source;
 
-    open_tight(&pair, 0);
+    t_tight_open(&pair, 0);
     source = by_worker ? pair.worker[1] : pair.endpoint[1];
     send_numbered(&pair, 1, 8, 100);
     t_pair_idle(&pair, QUIET);
@@ -201,7 +184,7 @@ CASE(a_receive_that_goes_does_not_starve_the_next)
 {
     t_pair pair;
 
-    open_tight(&pair, 0);
+    t_tight_open(&pair, 0);
     send_numbered(&pair, 1, 8, 100);
     for (int i = 0; i < 200; i++) {
         hws_op_opts opts = {.struct_size = sizeof opts, .timeout_ns = 1 + (uint64_t)i * 1000};
@@ -227,7 +210,7 @@ CASE(a_receive_that_goes_does_not_starve_the_next)
 
 CASE(another_peer_is_asked_when_one_goes)
 {
-    t_pair_opts opts = {.worker = {NULL, &tight}};
+    t_pair_opts opts = {.worker = {NULL, &t_tight}};
     hws_id client, server, recv = 0;
     t_pair pair;
 
@@ -255,9 +238,9 @@ static hws_id waiting_send(t_pair *pair, uint64_t timeout_ns)
     hws_id op = 0;
 
     send_numbered(pair, 1, 8, WINDOW);
-    CHECK_EQ(waits(pair, 0), 0);
+    CHECK_EQ(t_credit_waits(pair, 0), 0);
     CHECK_OK(hws_tag_send(pair->endpoint[0], out, 8, 1, &opts, &op));
-    CHECK_EQ(waits(pair, 0), 1);
+    CHECK_EQ(t_credit_waits(pair, 0), 1);
     return op;
 }
 
@@ -266,20 +249,20 @@ CASE(deadline_and_cancel)
     t_pair pair;
     hws_id op;
 
-    open_tight(&pair, 0);
+    t_tight_open(&pair, 0);
     op = waiting_send(&pair, 5 * T_MS);
     CHECK_CODE(WAIT(&pair, op).status, HWS_E_TIMED_OUT);
     receive_numbered(&pair, 1, 8, WINDOW);
     t_pair_close(&pair);
 
-    open_tight(&pair, 0);
+    t_tight_open(&pair, 0);
     op = waiting_send(&pair, 0);
     CHECK_OK(hws_cancel(op));
     CHECK_CODE(WAIT(&pair, op).status, HWS_E_CANCELED);
     receive_numbered(&pair, 1, 8, WINDOW);
     t_pair_idle(&pair, QUIET);
     send_numbered(&pair, 1, 8, WINDOW - 1);
-    CHECK_EQ(waits(&pair, 0), 1);
+    CHECK_EQ(t_credit_waits(&pair, 0), 1);
     receive_numbered(&pair, 1, 8, WINDOW - 1);
     t_pair_close(&pair);
 }
@@ -289,7 +272,7 @@ CASE(a_large_one_that_is_cancelled_lets_the_next_go)
     t_pair pair;
     hws_id op = 0;
 
-    open_tight(&pair, 0);
+    t_tight_open(&pair, 0);
     send_numbered(&pair, 1, 8, 1);
     CHECK_OK(hws_tag_send(pair.endpoint[0], out, 100 * KIB, 1, NULL, &op));
     send_numbered(&pair, 3, 8, 1);
@@ -306,20 +289,20 @@ CASE(abort_and_the_peers_close)
     t_pair pair;
     hws_id op;
 
-    open_tight(&pair, 0);
+    t_tight_open(&pair, 0);
     op = waiting_send(&pair, 0);
     CHECK_OK(hws_abort(pair.endpoint[0]));
     CHECK_CODE(WAIT(&pair, op).status, HWS_E_CANCELED);
     t_pair_close(&pair);
 
-    open_tight(&pair, 0);
+    t_tight_open(&pair, 0);
     op = waiting_send(&pair, 0);
     CHECK_OK(hws_close(pair.endpoint[1]));
     /* Either way: the peer drops what comes now, and says goodbye. */
     (void)WAIT(&pair, op);
     t_pair_close(&pair);
 
-    open_tight(&pair, 0);
+    t_tight_open(&pair, 0);
     op = waiting_send(&pair, 0);
     CHECK_OK(hws_abort(pair.endpoint[1]));
     CHECK(WAIT(&pair, op).status < 0);
@@ -331,7 +314,7 @@ CASE(flush_and_close_wait_for_what_waits)
     t_pair pair;
     hws_id flush = 0;
 
-    open_tight(&pair, 0);
+    t_tight_open(&pair, 0);
     send_numbered(&pair, 1, 8, 50);
     CHECK_OK(hws_flush(pair.endpoint[0], NULL, &flush));
     t_pair_idle(&pair, QUIET);
@@ -348,7 +331,7 @@ CASE(flush_and_close_wait_for_what_waits)
 CASE(both_close_with_full_windows)
 {
     hws_segment s = {.base = out, .length = 100};
-    t_pair_opts opts = {.worker = {&tight, &tight}, .close_timeout_ns = 600 * T_SECOND};
+    t_pair_opts opts = {.worker = {&t_tight, &t_tight}, .close_timeout_ns = 600 * T_SECOND};
     t_pair pair;
 
     t_pair_open(&pair, &opts);
@@ -366,14 +349,14 @@ CASE(both_send_at_once)
 {
     t_pair pair;
 
-    open_tight(&pair, 1);
+    t_tight_open(&pair, 1);
     for (int i = 0; i < 300; i++) {
         for (int side = 0; side < 2; side++) {
             CHECK_OK(hws_tag_send(pair.endpoint[side], out, i % 7 == 0 ? 30 * KIB : 8, 1, &detached,
                                   NULL));
         }
     }
-    CHECK(waits(&pair, 0) > 0 && waits(&pair, 1) > 0);
+    CHECK(t_credit_waits(&pair, 0) > 0 && t_credit_waits(&pair, 1) > 0);
     for (int i = 0; i < 300; i++) {
         for (int side = 0; side < 2; side++) {
             CHECK_EQ(receive(&pair, pair.endpoint[side], 1, ALL).length, i % 7 == 0 ? 30 * KIB : 8);
@@ -393,7 +376,7 @@ CASE(multi_buffer_messages)
     hws_id op = 0;
 
     t_fill(out, sizeof out, 9);
-    open_tight(&pair, 0);
+    t_tight_open(&pair, 0);
     for (int i = 0; i < 60; i++) {
         CHECK_OK(hws_multi_send(pair.endpoint[0], i == 59 ? 2 : 1, segments, 1 + (uint64_t)i % 3,
                                 NULL, &detached, NULL));
@@ -428,21 +411,21 @@ CASE(no_limit_at_all)
     for (int i = 0; i < 16; i++) {
         send_numbered(&pair, 2, 8, 4096);
     }
-    CHECK_EQ(waits(&pair, 0), 0);
+    CHECK_EQ(t_credit_waits(&pair, 0), 0);
     UNTIL(&pair, t_stats(pair.worker[1]).unexpected == UINT64_C(17) * 4096);
     t_pair_close(&pair);
 }
 
 CASE(raw_peers_have_none)
 {
-    t_pair_opts opts = {.worker = {NULL, &tight},
+    t_pair_opts opts = {.worker = {NULL, &t_tight},
                         .endpoint_flags = HWS_ENDPOINT_RAW,
                         .listener_flags = HWS_LISTENER_RAW};
     t_pair pair;
 
     t_pair_open(&pair, &opts);
     send_numbered(&pair, 1, 8, 200);
-    CHECK_EQ(waits(&pair, 0), 0);
+    CHECK_EQ(t_credit_waits(&pair, 0), 0);
     receive_numbered(&pair, 1, 8, 200);
     t_pair_close(&pair);
 }
@@ -461,7 +444,7 @@ CASE(a_window_too_large_to_say)
 /* Sends of another thread than the one that owns the worker. */
 CASE(submitted_sends_wait_as_well)
 {
-    t_pair_opts opts = {.worker = {NULL, &tight}, .mode = HWS_PROGRESS_THREAD_POLLING};
+    t_pair_opts opts = {.worker = {NULL, &t_tight}, .mode = HWS_PROGRESS_THREAD_POLLING};
     t_pair pair;
 
     t_pair_open(&pair, &opts);
@@ -505,7 +488,7 @@ CASE(messages_of_two_connections)
 {
     static const hws_op_opts at_once = {.struct_size = sizeof at_once,
                                         .flags = HWS_OP_DETACHED | HWS_OP_INLINE};
-    t_pair_opts opts = {.worker = {NULL, &tight}, .context_flags = HWS_CONTEXT_NO_SHARED_MEMORY};
+    t_pair_opts opts = {.worker = {NULL, &t_tight}, .context_flags = HWS_CONTEXT_NO_SHARED_MEMORY};
     hws_id client, server, wanted = 0, waits_for_credit;
     const hws_multi_detail *detail;
     t_pair pair;

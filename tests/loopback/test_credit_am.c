@@ -2,32 +2,15 @@
  * Credits of active messages: given back when the queue or the callback has done with them. TIMEOUT: 120
  */
 #include "support/cases.h"
+#include "support/credit.h"
 #include "support/pair.h"
 
 #include <string.h>
 
 #define ALL UINT64_MAX
-#define WINDOW 8
-#define KIB 1024u
-#define QUIET (20 * T_MS)
 
-static const hws_worker_opts tight = {
-    .struct_size = sizeof tight, .credit_messages = WINDOW, .credit_bytes = 64 * KIB};
 static const hws_op_opts detached = {.struct_size = sizeof detached, .flags = HWS_OP_DETACHED};
 static char out[200 * KIB];
-
-/* The server's window is tight; both if `both`. */
-static void open_tight(t_pair *pair, int both)
-{
-    t_pair_opts opts = {.worker = {both ? &tight : NULL, &tight}};
-
-    t_pair_open(pair, &opts);
-}
-
-static uint64_t waits(const t_pair *pair, int side)
-{
-    return t_stats(pair->worker[side]).credit_waits;
-}
 
 static uint32_t told;
 
@@ -51,7 +34,7 @@ CASE(active_messages_for_a_queue)
 
     memset(header, 'h', sizeof header);
     t_fill(out, 30, 7);
-    open_tight(&pair, 0);
+    t_tight_open(&pair, 0);
     CHECK_OK(hws_queue_open(NULL, &opts.sink.queue));
     CHECK_OK(hws_am_handler(pair.worker[1], 3, &opts));
     for (int i = 0; i < 100; i++) {
@@ -60,7 +43,7 @@ CASE(active_messages_for_a_queue)
     memset(header, 0, sizeof header); /* it and the pieces are the caller's again */
     memset(pieces, 0, sizeof pieces);
     t_pair_idle(&pair, QUIET);
-    CHECK_EQ(waits(&pair, 0), 100 - WINDOW);
+    CHECK_EQ(t_credit_waits(&pair, 0), 100 - WINDOW);
     for (uint64_t start = t_now(); got < 100;
          t_check_patience(__FILE__, __LINE__, start, "all messages")) {
         t_pair_step(&pair);
@@ -87,14 +70,14 @@ CASE(active_messages_for_a_callback)
     t_pair pair;
 
     told = 0;
-    open_tight(&pair, 0);
+    t_tight_open(&pair, 0);
     CHECK_OK(hws_am_handler(pair.worker[1], 3, &opts));
     for (int i = 0; i < 300; i++) {
         /* Some by rendezvous, which are fetched; some that nobody handles. */
         CHECK_OK(hws_am_send(pair.endpoint[0], i % 3 == 2 ? 4 : 3, NULL, 0, out,
                              i % 10 == 0 ? sizeof out : 8, &detached, NULL));
     }
-    CHECK(waits(&pair, 0) > 0);
+    CHECK(t_credit_waits(&pair, 0) > 0);
     UNTIL(&pair, told == 200 && t_stats(pair.worker[1]).am_dropped == 100);
     t_pair_close(&pair);
 }
@@ -118,7 +101,7 @@ CASE(active_messages_held_by_a_callback)
     t_pair pair;
 
     told = 0;
-    open_tight(&pair, 0);
+    t_tight_open(&pair, 0);
     CHECK_OK(hws_am_handler(pair.worker[1], 3, &opts));
     for (int i = 0; i < 100; i++) {
         CHECK_OK(hws_am_send(pair.endpoint[0], 3, NULL, 0, out, i % 10 == 0 ? sizeof out : 8,
@@ -137,7 +120,7 @@ CASE(active_messages_held_by_a_callback)
             }
         }
     }
-    CHECK(waits(&pair, 0) >= 100 - WINDOW);
+    CHECK(t_credit_waits(&pair, 0) >= 100 - WINDOW);
     CHECK_OK(hws_close(held[0]));
     CHECK_CODE(hws_buffer_taken(held[0]), HWS_E_STALE);
     t_pair_close(&pair);
@@ -152,7 +135,7 @@ CASE(messages_held_of_a_connection_that_is_gone)
     t_pair pair;
 
     told = 0;
-    open_tight(&pair, 0);
+    t_tight_open(&pair, 0);
     CHECK_OK(hws_am_handler(pair.worker[1], 3, &opts));
     for (int i = 0; i < WINDOW; i++) {
         CHECK_OK(hws_am_send(pair.endpoint[0], 3, NULL, 0, out, 8, &detached, NULL));
@@ -181,7 +164,7 @@ CASE(closing_a_queue_gives_its_credit_back)
     t_pair pair;
 
     told = 0;
-    open_tight(&pair, 0);
+    t_tight_open(&pair, 0);
     CHECK_OK(hws_queue_open(NULL, &opts.sink.queue));
     CHECK_OK(hws_am_handler(pair.worker[1], 3, &opts));
     for (int i = 0; i < 50; i++) {

@@ -1,4 +1,7 @@
 #include "support/dial.h"
+#include "support/spawn.h"
+
+#include <stdlib.h>
 
 hws_id t_dial(t_pair *pair, const char *host, uint16_t port, uint64_t timeout_ns, hws_id *op)
 {
@@ -50,4 +53,18 @@ hws_listener_info t_listener_info(hws_id listener)
 
     CHECK_OK(hws_listener_query(listener, &info));
     return info;
+}
+
+hws_id t_child_dial(const char *port, const hws_context_opts *how, uint32_t endpoint_flags,
+                    hws_id *worker)
+{
+    hws_endpoint_opts opts = {.struct_size = sizeof(opts), .flags = endpoint_flags};
+    hws_id context = 0, endpoint = 0, op = 0;
+
+    t_child_begin();
+    CHECK_OK(hws_context_open(how, &context));
+    CHECK_OK(hws_worker_open(context, NULL, worker));
+    CHECK_OK(hws_connect(*worker, "127.0.0.1", (uint16_t)atoi(port), &opts, NULL, &endpoint, &op));
+    CHECK_OK(hws_wait(op, t_patience(), NULL));
+    return endpoint;
 }
