@@ -24,8 +24,9 @@ phase() {
         failed+=("$name (build)")
         return
     fi
-    # Once more for a test that failed: shared machines stall. Both results stay in the output.
-    ctest --preset "$preset" -j "$jobs" --repeat until-pass:2 --output-junit "$reports/$name.xml" --test-output-size-passed 1000000 \
+    # One more than cores: tests wait more than they work. Once more for a test that failed: shared machines stall; both
+    # results stay in the output.
+    ctest --preset "$preset" -j "$((jobs + 1))" --repeat until-pass:2 --output-junit "$reports/$name.xml" --test-output-size-passed 1000000 \
         --test-output-size-failed 1000000 "$@"
     rc=$?
     [ $rc -eq 0 ] || failed+=("$name (tests)")
