@@ -19,8 +19,8 @@ static struct hws__endpoint *about(const struct hws__notice *t)
 
 /*
  * Where callbacks take long a peer that floods would have all others wait. From `rest` to `due`, so that the endpoints
- * take turns: the first of each, the second of each, and so on. What is about no endpoint does not wait. As many looks as
- * there are notices, however few the endpoints; the time that takes is not the callbacks'.
+ * take turns: the first of each, the second of each, and so on. What is about no endpoint does not wait. As many looks
+ * as there are notices, however few the endpoints; the time that takes is not the callbacks'.
  */
 static void take_turns(struct hws__worker *w, struct hws__list *rest, struct hws__list *due)
 {

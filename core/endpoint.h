@@ -206,7 +206,9 @@ void hws__raw_heard(struct hws__endpoint *ep);
 /** A connect that was submitted did not run, or failed: its endpoint never was. Owner only. */
 void hws__connect_refused(struct hws__post *p);
 
-/** Close an endpoint of UCX (null: none) by force; the UCX worker may leave with it. `cm_socket` as in hws__endpoint. */
+/**
+ * Close an endpoint of UCX (null: none) by force; the UCX worker may leave with it. `cm_socket` as in hws__endpoint.
+ */
 void hws__uworker_cut(struct hws__uworker *u, ucp_ep_h ucx, int cm_socket);
 
 /** Messages handed to UCX. */

@@ -150,7 +150,9 @@ void hws__multi_unclaimed(hws_id buffer);
 void hws__multi_orphan(struct hws__op *op);
 /** The peer refused a message of ours. */
 void hws__multi_refused(struct hws__endpoint *ep, uint64_t sequence, int32_t code);
-/** A message of segments as long as these, for what was received from the endpoint before. Owner only. Null: no memory. */
+/**
+ * A message of segments as long as these, for what was received from the endpoint before. Owner only. Null: no memory.
+ */
 struct hws__message *hws__multi_of(struct hws__endpoint *ep, uint64_t tag,
                                    const hws_segment *segments, uint64_t count);
 /** Its data, copied. */

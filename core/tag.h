@@ -18,7 +18,10 @@ ucs_status_t hws__tag_arrived(struct hws__endpoint *ep, struct hws__uworker *u, 
 int32_t hws__message_to(struct hws__post *p, struct hws__message *m);
 /** The same of a posted receive, taken out of matching. Owner only, outside UCX callbacks. */
 void hws__message_meet(struct hws__op *op, struct hws__message *m);
-/** A message, of one buffer or many, that was received and given back waits for its next receive, or has met it. Owner only. */
+/**
+ * A message, of one buffer or many, that was received and given back waits for its next receive, or has met it. Owner
+ * only.
+ */
 void hws__message_offer(struct hws__message *m);
 /** Start fetching a rendezvous descriptor into the posting's buffer. */
 int32_t hws__fetch(struct hws__post *p, struct hws__uworker *u, void *desc, uint64_t length);

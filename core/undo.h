@@ -1,7 +1,7 @@
 /*
- * A receive of a message, of one buffer or many, that is cancelled while UCX fetches it cannot be ended at once, and nobody
- * wants what it will bring. So the message waits again, in front, before its bytes are there: the next receive of its tag gets it, and not
- * the message behind it, and waits for the bytes. Owner only.
+ * A receive of a message, of one buffer or many, that is cancelled while UCX fetches it cannot be ended at once, and
+ * nobody wants what it will bring. So the message waits again, in front, before its bytes are there: the next receive
+ * of its tag gets it, and not the message behind it, and waits for the bytes. Owner only.
  */
 #ifndef HWS_CORE_UNDO_H
 #define HWS_CORE_UNDO_H

@@ -1,6 +1,6 @@
 /*
- * What the typemaps of the Lua module call. A Lua value lives as long as it is an argument on the stack; what an operation
- * needs for longer is kept in the registry until its final event.
+ * What the typemaps of the Lua module call. A Lua value lives as long as it is an argument on the stack; what an
+ * operation needs for longer is kept in the registry until its final event.
  */
 #ifndef HAWSER_SWIG_LUA_H
 #define HAWSER_SWIG_LUA_H
@@ -40,7 +40,8 @@ static int buffer_string(lua_State *L)
     last = last < 0 ? size + last + 1 : last;
     first = first < 1 ? 1 : first;
     last = last > size ? size : last;
-    lua_pushlstring(L, data + (first <= last ? first - 1 : 0), first <= last ? (size_t)(last - first + 1) : 0);
+    lua_pushlstring(L, data + (first <= last ? first - 1 : 0),
+                    first <= last ? (size_t)(last - first + 1) : 0);
     return 1;
 }
 
@@ -52,7 +53,8 @@ static int buffer_set(lua_State *L)
     const char *text = luaL_checklstring(L, 2, &length);
     lua_Integer at = luaL_optinteger(L, 3, 1);
 
-    luaL_argcheck(L, at >= 1 && (size_t)at - 1 <= size && length <= size - ((size_t)at - 1), 2, "does not fit");
+    luaL_argcheck(L, at >= 1 && (size_t)at - 1 <= size && length <= size - ((size_t)at - 1), 2,
+                  "does not fit");
     memcpy(data + at - 1, text, length);
     return 0;
 }
@@ -79,13 +81,15 @@ static int push_error(lua_State *L, int32_t code)
 
     hws_last_error(&last);
     lua_pushnil(L);
-    lua_pushfstring(L, "%s: %s", hws_error_name(code), last.code == code ? last.text : hws_error_text(code));
+    lua_pushfstring(L, "%s: %s", hws_error_name(code),
+                    last.code == code ? last.text : hws_error_text(code));
     lua_pushinteger(L, code);
     return 3;
 }
 
 /* An integer of any 64 bits, or of a range. Pushes a message and returns -1 where it is none. */
-static int get_number(lua_State *L, int at, const char *name, lua_Integer min, lua_Integer max, lua_Integer *to)
+static int get_number(lua_State *L, int at, const char *name, lua_Integer min, lua_Integer max,
+                      lua_Integer *to)
 {
     int is_integer = 0;
 
@@ -95,7 +99,8 @@ static int get_number(lua_State *L, int at, const char *name, lua_Integer min, l
         return -1;
     }
     if (min <= max && (*to < min || *to > max)) {
-        lua_pushfstring(L, "%s is %I to %I, not %I", name, (LUAI_UACINT)min, (LUAI_UACINT)max, (LUAI_UACINT)*to);
+        lua_pushfstring(L, "%s is %I to %I, not %I", name, (LUAI_UACINT)min, (LUAI_UACINT)max,
+                        (LUAI_UACINT)*to);
         return -1;
     }
     return 0;
@@ -114,7 +119,8 @@ static int get_memory(lua_State *L, int at, int writable, void **data, uint64_t 
     } else if (!writable && lua_type(L, at) == LUA_TSTRING) {
         *data = (void *)lua_tolstring(L, at, &n);
     } else if (!lua_isnoneornil(L, at)) {
-        lua_pushfstring(L, "a %s is expected, not a %s", writable ? "buffer" : "string or buffer", luaL_typename(L, at));
+        lua_pushfstring(L, "a %s is expected, not a %s", writable ? "buffer" : "string or buffer",
+                        luaL_typename(L, at));
         return -1;
     }
     *length = n;
@@ -239,7 +245,8 @@ static int get_record(lua_State *L, int at, const struct fields *fields, void *t
 }
 
 /* Structures from a list of tables, which holds their strings. */
-static int get_records(lua_State *L, int at, const struct fields *fields, void **to, uint64_t *count)
+static int get_records(lua_State *L, int at, const struct fields *fields, void **to,
+                       uint64_t *count)
 {
     char *records;
 
@@ -306,7 +313,8 @@ static void push_detail(lua_State *L, const hws_event *event)
     lua_pushnil(L);
 }
 
-static void push_records(lua_State *L, const struct fields *fields, const char *from, uint64_t count)
+static void push_records(lua_State *L, const struct fields *fields, const char *from,
+                         uint64_t count)
 {
     lua_createtable(L, (int)count, 0);
     for (uint64_t i = 0; i < count; i++) {
@@ -355,7 +363,8 @@ static void push_field(lua_State *L, const struct field *f, const char *from)
         push_bytes(L, *(const void *const *)at, *(const uint64_t *)(from + f->extra));
         break;
     case FIELD_SEGMENT:
-        push_bytes(L, readable_segment((const void *)from), ((const hws_segment *)(const void *)from)->length);
+        push_bytes(L, readable_segment((const void *)from),
+                   ((const hws_segment *)(const void *)from)->length);
         break;
     case FIELD_RECORD:
         push_record(L, f->sub, at);

@@ -1,6 +1,6 @@
 /*
- * A program from the time of release 0.1: it connects to itself, sends a tagged message, and asks what it can. Its header
- * is made from abi/releases/0.1.json, or from an older or newer variant of it; see test_consumer.py.
+ * A program from the time of release 0.1: it connects to itself, sends a tagged message, and asks what it can. Its
+ * header is made from abi/releases/0.1.json, or from an older or newer variant of it; see test_consumer.py.
  */
 #include <hawser.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * Every function of the description, called through libffi with wrong ids, null pointers and wrong sizes: each gives its
- * documented code, sets the last error, and nothing is leaked.
+ * Every function of the description, called through libffi with wrong ids, null pointers and wrong sizes: each gives
+ * its documented code, sets the last error, and nothing is leaked.
  * UCX: both
  * SANITIZED
  * TIMEOUT: 120

@@ -199,8 +199,8 @@ static const struct {
 #define WAYS (sizeof ways / sizeof ways[0])
 
 /*
- * UCX's calls of the system by the thread that makes and destroys UCX workers, and by one of the program's: slow once the
- * program ends, so that the end comes in the middle of one. It must be out of UCX when UCX's destructors have run.
+ * UCX's calls of the system by the thread that makes and destroys UCX workers, and by one of the program's: slow once
+ * the program ends, so that the end comes in the middle of one. It must be out of UCX when UCX's destructors have run.
  */
 static void meet_the_end(const char *thread)
 {

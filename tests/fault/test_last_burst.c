@@ -1,5 +1,6 @@
 /*
- * A burst of small messages is the last thing that a process does: it ends, is killed, or never calls the library again.
+ * A burst of small messages is the last thing that a process does: it ends, is killed, or never calls the library
+ * again.
  *
  * TIMEOUT: 120
  */

@@ -254,7 +254,10 @@ static void knock(const uint16_t ports[256], const uint16_t spared[256])
     CHECK_EQ(status, 0);
 }
 
-/* Knock while there is no descriptor to accept with: some of the sockets that are not `others` are closed. How many are left. */
+/*
+ * Knock while there is no descriptor to accept with: some of the sockets that are not `others` are closed. How many are
+ * left.
+ */
 static int lose_sockets(t_pair *pair, const uint16_t others[256])
 {
     uint16_t ports[256];
@@ -375,7 +378,10 @@ static bool dial(hws_id worker, uint16_t port)
     return connected > 0;
 }
 
-/* A process that dials many times at once, when it is told the port, and goes. With `room` descriptors, or all there are. */
+/*
+ * A process that dials many times at once, when it is told the port, and goes. With `room` descriptors, or all there
+ * are.
+ */
 static void crowd(const int tell[2], uint64_t room)
 {
     hws_worker_opts opts = {.struct_size = sizeof opts, .mode = HWS_PROGRESS_THREAD};
@@ -450,7 +456,10 @@ CASE(more_come_than_descriptors_are_left)
     t_pair_close(&pair);
 }
 
-/* More is dialled at once than there are descriptors for: the dials end, the process goes on, and dials again when it can. */
+/*
+ * More is dialled at once than there are descriptors for: the dials end, the process goes on, and dials again when it
+ * can.
+ */
 CASE(more_is_dialled_than_descriptors_are_left)
 {
     pid_t pid[CROWD];

@@ -1,8 +1,7 @@
 /*
- * Endpoints that are left while UCX flushes them. A send that wants an answer makes UCX connect once more; a flush behind
- * it waits for that, and goes on in the progress after the one that connects. Here UCX makes its progress step by step, so
- * that somebody leaves between any two.
- * INTERNAL
+ * Endpoints that are left while UCX flushes them. A send that wants an answer makes UCX connect once more; a flush
+ * behind it waits for that, and goes on in the progress after the one that connects. Here UCX makes its progress step
+ * by step, so that somebody leaves between any two. INTERNAL
  */
 #include "support/cases.h"
 #include "support/pair.h"

@@ -1,8 +1,6 @@
 /*
- * The memory of a worker that is gone becomes another's. A call that has found the one while it was there, and owns that
- * memory only when it is the other's, leaves the other alone.
- * INTERNAL
- * WRAP: hws__own_compete
+ * The memory of a worker that is gone becomes another's. A call that has found the one while it was there, and owns
+ * that memory only when it is the other's, leaves the other alone. INTERNAL WRAP: hws__own_compete
  */
 #include "own.h"
 #include "support/cases.h"

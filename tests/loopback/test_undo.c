@@ -1,7 +1,6 @@
 /*
- * Receives that are cancelled while their message is on its way: the next receive gets it, and not the message behind it.
- * Of one buffer, and of many.
- * Over TCP, where nothing comes as long as the sender makes no progress.
+ * Receives that are cancelled while their message is on its way: the next receive gets it, and not the message behind
+ * it. Of one buffer, and of many. Over TCP, where nothing comes as long as the sender makes no progress.
  */
 #include "support/cases.h"
 #include "support/pair.h"

@@ -375,7 +375,10 @@ static void *speak(void *arg)
     return NULL;
 }
 
-/* Two conversations, the threads of which have one core: they give way to each other, and need not sleep for each message. */
+/*
+ * Two conversations, the threads of which have one core: they give way to each other, and need not sleep for each
+ * message.
+ */
 static void one_core(bool queues, long most_sleeps)
 {
     t_pair pair;

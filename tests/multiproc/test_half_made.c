@@ -1,6 +1,6 @@
 /*
- * The owner of a worker address closes, or a peer that dials the address dies, at each moment of their connecting: UCX 1.13
- * must not be left with the half of a connection, with which Debian's build ends the process. TIMEOUT: 60
+ * The owner of a worker address closes, or a peer that dials the address dies, at each moment of their connecting: UCX
+ * 1.13 must not be left with the half of a connection, with which Debian's build ends the process. TIMEOUT: 60
  */
 #include "support/check.h"
 #include "support/spawn.h"

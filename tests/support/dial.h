@@ -21,8 +21,8 @@ void t_exchange(t_pair *pair, hws_id a, hws_id b);
 void t_gone(t_pair *pair, hws_id id);
 
 /*
- * What a child (spawn.h) does first: it begins, opens a context (`how` may be null) and a worker, and dials the port of its
- * parent, a number as text. The endpoint, which is open.
+ * What a child (spawn.h) does first: it begins, opens a context (`how` may be null) and a worker, and dials the port of
+ * its parent, a number as text. The endpoint, which is open.
  */
 hws_id t_child_dial(const char *port, const hws_context_opts *how, uint32_t endpoint_flags,
                     hws_id *worker);

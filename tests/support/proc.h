@@ -19,7 +19,9 @@ uint64_t t_thread_count(void);
 uint64_t t_cpu_ns(void);
 /* MemAvailable, in bytes. */
 uint64_t t_memory_available(void);
-/* System V segments that one of these processes made and nobody has attached, and files of UCX in /dev/shm, whoever's. */
+/*
+ * System V segments that one of these processes made and nobody has attached, and files of UCX in /dev/shm, whoever's.
+ */
 uint64_t t_segments_left(const pid_t *makers, int count);
 
 #endif

@@ -221,7 +221,10 @@ static void handler_failed(struct core *c)
     }
 }
 
-/* True if the message is kept for later: worker._notice(kind, source, op, status, flags, length, tag, user, text, header, buffer, endpoint) */
+/*
+ * True if the message is kept for later: worker._notice(kind, source, op, status, flags, length, tag, user, text,
+ * header, buffer, endpoint)
+ */
 static void tell(struct core *c, struct notice *n)
 {
     const hws_event *e = &n->event;

@@ -174,7 +174,7 @@ int to_count(PyObject *o, void *out);
 int to_timeout(PyObject *seconds, uint64_t *ns);
 
 /* callback.c */
-/** Report the exception of a callback, if one is set; KeyboardInterrupt and SystemExit are kept for callback_raise(). */
+/** Report a callback's exception, if one is set; KeyboardInterrupt and SystemExit are kept for callback_raise(). */
 void callback_failed(PyObject *where);
 /** The same of a callback that was called in the place of a loop: the loop reports it. */
 void callback_failed_on(PyObject *loop, PyObject *callback);
@@ -217,8 +217,8 @@ bool core_in_progress(const struct core *c);
 bool core_spins_for(const struct op *op);
 /**
  * Tell Python what arrived. How many were told.
- * direct: callbacks of this loop are called, not scheduled. all: however long handlers of the program take; else only for a
- * while, and what is left makes the worker's descriptor readable. until: but this one, if it has ended; nullable.
+ * direct: callbacks of this loop are called, not scheduled. all: however long handlers of the program take; else only
+ * for a while, and what is left makes the worker's descriptor readable. until: but this one, if it has ended; nullable.
  */
 int core_drain(struct core *c, struct binding *direct, bool all, const struct op *until);
 void core_event(void *arg, const hws_event *event);

@@ -1,6 +1,6 @@
 /*
- * Deadlines that UCX cannot honour: what it has begun to send or to fill it gives back only when the peer goes on. Whoever
- * waits is told at the deadline all the same; the buffer stays held until the final event, as after a cancel.
+ * Deadlines that UCX cannot honour: what it has begun to send or to fill it gives back only when the peer goes on.
+ * Whoever waits is told at the deadline all the same; the buffer stays held until the final event, as after a cancel.
  */
 #include "op.h"
 

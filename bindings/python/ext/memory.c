@@ -145,7 +145,10 @@ void memory_release(struct memory *m)
     Py_CLEAR(m->owner);
 }
 
-/* Address, bytes and kind of the memory that an operation would use; with `owner` also what keeps it besides the object. */
+/*
+ * Address, bytes and kind of the memory that an operation would use; with `owner` also what keeps it besides the
+ * object.
+ */
 static PyObject *describe(PyObject *object, bool writable, bool owner)
 {
     PyObject *r;

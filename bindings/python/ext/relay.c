@@ -1,8 +1,8 @@
 /*
- * Many loops on one worker. The kernel lets a socket be watched along 50 paths only, each a chain of epoll sets as deep as
- * UCX's, the worker's and a loop's are together; UCX ends the process when it cannot watch its next socket. So a few loops
- * watch the worker's descriptor, and the others one of our own, which no such set lies below: a thread makes it readable
- * when the worker has something to do, whether or not a loop of the first kind runs.
+ * Many loops on one worker. The kernel lets a socket be watched along 50 paths only, each a chain of epoll sets as deep
+ * as UCX's, the worker's and a loop's are together; UCX ends the process when it cannot watch its next socket. So a few
+ * loops watch the worker's descriptor, and the others one of our own, which no such set lies below: a thread makes it
+ * readable when the worker has something to do, whether or not a loop of the first kind runs.
  */
 #include "ext.h"
 #include <poll.h>
