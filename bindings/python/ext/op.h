@@ -1,12 +1,29 @@
-/* Parts of an operation: op.c makes and ends it, op_future.c tells those who wait, op_wait.c waits. */
+/*
+ * Parts of an operation: op.c makes and ends it, op_future.c tells those who wait, op_wait.c waits, op_result.c says what
+ * it came to, op_type.c is the type.
+ */
 #ifndef HAWSER_PYTHON_OP_H
 #define HAWSER_PYTHON_OP_H
 
 #include "ext.h"
 
-/* op.c */
 /** Give back its buffer and what it kept for it. */
-void op_give_back(struct op *op);
+static inline void op_give_back(struct op *op)
+{
+    if (op->has_view) {
+        op->has_view = false;
+        PyBuffer_Release(&op->view);
+    }
+    if (op->result < RESULT_KEEP) {
+        Py_CLEAR(op->keep);
+    }
+    Py_CLEAR(op->owner);
+}
+
+/* op.c */
+void op_dealloc(PyObject *self);
+
+/* op_result.c */
 /** Its exception; None for success. */
 PyObject *op_failure(struct op *op);
 /** Its result, or null with its exception raised. */
