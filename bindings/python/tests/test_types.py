@@ -58,7 +58,7 @@ def test_types_of_a_user(tmp_path):
     program.write_text(USER)
     text = run(sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path, program)
     assert "tuple[int, tuple[int, int], tuple[int, ...], bytes]" in text, text
-    ep, request = ("hawser._endpoint.Endpoint", "hawser._endpoint.Request")
+    ep, request = ("hawser._endpoint.Endpoint", "hawser._listener.Request")
     assert f"tuple[{ep}, {ep}, {request}]" in text, text
     assert "tuple[hawser.sync.Request, list[hawser.sync.Endpoint]]" in text, text
     assert hawser.Operation[int] is not hawser.Operation

@@ -12,11 +12,13 @@ from typing import Any
 
 from . import _core, _errors
 from ._address import AddressInfo, address_info, address_items
+from ._connect import Connecting, connect, connect_address
 from ._constants import FOREVER, Memory
 from ._context import Context
 from ._core import Buffer, Operation, Segments, memory
-from ._endpoint import Connecting, Endpoint, Listener, Request, connect, connect_address, listen
+from ._endpoint import Endpoint
 from ._errors import *  # noqa: F403
+from ._listener import Listener, Request, listen
 from ._remote import Plan, RegisteredMemory, RemoteKey
 from ._worker import Message, Probed, Worker, _close_defaults, default_worker
 

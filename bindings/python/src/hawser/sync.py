@@ -15,8 +15,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
+from . import _connect, _core, _endpoint, _errors, _listener, _remote, _worker
 from . import _constants as c
-from . import _core, _endpoint, _errors, _remote, _worker
 from ._context import Context
 from ._objects import from_buffers, memory_for
 from ._unique import Unique
@@ -242,7 +242,7 @@ class Plan(_remote.Plan):
 class Request(Unique):
     """A peer that wants in: accept() or reject() it."""
 
-    def __init__(self, request: _endpoint.Request) -> None:
+    def __init__(self, request: _listener.Request) -> None:
         self.async_request = request
 
     def info(self) -> dict[str, Any]:
@@ -264,7 +264,7 @@ class Request(Unique):
 class Listener(Unique, Generic[Peer]):
     """Waits for peers: `for endpoint in listener`, or `listener.accept()`."""
 
-    def __init__(self, listener: _endpoint.Listener[Any]) -> None:
+    def __init__(self, listener: _listener.Listener[Any]) -> None:
         self.async_listener = listener
         self.port = listener.port
         self.address = listener.address
@@ -272,7 +272,7 @@ class Listener(Unique, Generic[Peer]):
     def accept(self, timeout: float | None = None) -> Peer:
         """The next peer: an Endpoint, or with listen(explicit=True) a Request. TimedOutError after `timeout`."""
         peer = _next(self.async_listener.accept(), timeout)
-        return cast("Peer", Request(peer) if isinstance(peer, _endpoint.Request) else Endpoint(peer))
+        return cast("Peer", Request(peer) if isinstance(peer, _listener.Request) else Endpoint(peer))
 
     def __iter__(self) -> Iterator[Peer]:
         while not self.async_listener.closed:
@@ -325,17 +325,17 @@ def listen(
     port: int = 0, host: str | None = None, *, worker: Worker | None = None, explicit: bool = False, **options: Any
 ) -> Listener[Any]:
     """Listen for peers; see hawser.listen()."""
-    return Listener(_endpoint.listen(port, host, worker=worker or default_worker(), explicit=explicit, **options))
+    return Listener(_listener.listen(port, host, worker=worker or default_worker(), explicit=explicit, **options))
 
 
 def connect(host: str, port: int, *, worker: Worker | None = None, **options: Any) -> Endpoint:
     """Connect to a listener; see hawser.connect()."""
-    return Endpoint(_endpoint.connect(host, port, worker=worker or default_worker(), **options).wait())
+    return Endpoint(_connect.connect(host, port, worker=worker or default_worker(), **options).wait())
 
 
 def connect_address(address: bytes, *, worker: Worker | None = None, **options: Any) -> Endpoint:
     """Connect to a worker by its address; see hawser.connect_address()."""
-    return Endpoint(_endpoint.connect_address(address, worker=worker or default_worker(), **options).wait())
+    return Endpoint(_connect.connect_address(address, worker=worker or default_worker(), **options).wait())
 
 
 __all__ = [

@@ -13,7 +13,7 @@ from operator import index
 from typing import Any
 
 from hawser import _core
-from hawser._endpoint import connect as _connect
+from hawser._connect import connect as _connect
 from hawser._unique import Unique
 
 from . import comm

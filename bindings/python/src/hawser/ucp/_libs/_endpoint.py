@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from hawser import _constants as c
 from hawser import _core
+from hawser._connect import connect as _connect
 from hawser._endpoint import Endpoint as _Endpoint
-from hawser._endpoint import connect as _connect
 
 from ._context import AllocatorType
 from ._memory import PackedRemoteKey, UCXAddress
