@@ -445,12 +445,12 @@ def test_a_view_outlives_its_loop():
                 thread.join()
 
     view = asyncio.run(fetch())
-    workers = len(hawser._worker._defaults)
+    workers = len(hawser._defaults._defaults)
     close_others()
     assert bytes(view) == b"a" * 8192
     view.release()
     close_others()
-    assert len(hawser._worker._defaults) <= workers
+    assert len(hawser._defaults._defaults) <= workers
 
 
 async def test_another_loop_may_not_await_it(pair):

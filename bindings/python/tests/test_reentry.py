@@ -282,7 +282,7 @@ def test_a_child_that_lets_go_of_the_worker():
 async def test_a_message_for_who_just_gave_up(pair, monkeypatch):
     """It is the next one's: another thread may cancel between the look and the end."""
     client, server = pair
-    give = hawser._worker.Messages._give
+    give = hawser._waiters.Messages._give
     given = []
 
     def late(self, operation, thing):
@@ -291,7 +291,7 @@ async def test_a_message_for_who_just_gave_up(pair, monkeypatch):
         given.append(operation)
         return give(self, operation, thing)
 
-    monkeypatch.setattr(hawser._worker.Messages, "_give", late)
+    monkeypatch.setattr(hawser._waiters.Messages, "_give", late)
     receiving = server.recv_am(0)
     await client.send_am(b"", 0, b"precious")
     while not given:

@@ -16,11 +16,13 @@ from ._connect import Connecting, connect, connect_address
 from ._constants import FOREVER, Memory
 from ._context import Context
 from ._core import Buffer, Operation, Segments, memory
+from ._defaults import _close_defaults, default_worker
 from ._endpoint import Endpoint
 from ._errors import *  # noqa: F403
 from ._listener import Listener, Request, listen
+from ._probe import Message, Probed
 from ._remote import Plan, RegisteredMemory, RemoteKey
-from ._worker import Message, Probed, Worker, _close_defaults, default_worker
+from ._worker import Worker
 
 __version__ = "0.1.0"
 

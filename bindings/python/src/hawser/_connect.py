@@ -8,9 +8,10 @@ from typing import Any
 from . import _constants as c
 from . import _core
 from ._context import nanoseconds
+from ._defaults import default_worker
 from ._endpoint import Endpoint
 from ._unique import Unique
-from ._worker import Worker, default_worker
+from ._worker import Worker
 
 
 class Connecting(Unique):

@@ -10,8 +10,10 @@ from typing import Any
 from . import _constants as c
 from . import _core, _errors
 from ._objects import from_buffers, memory_for, to_buffers
+from ._probe import Message, Probed, probe
 from ._remote import Plan, RemoteKey, check_views
-from ._worker import Message, Messages, Probed, Waiters, Worker, probe, within
+from ._waiters import Messages, Waiters, within
+from ._worker import Worker
 
 
 @_core.own

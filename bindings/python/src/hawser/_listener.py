@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, overload
 from . import _constants as c
 from . import _core, _errors
 from ._context import nanoseconds
+from ._defaults import default_worker
 from ._endpoint import Endpoint
 from ._unique import Unique
-from ._worker import Waiters, Worker, default_worker, log
+from ._waiters import Waiters
+from ._worker import Worker, log
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar, Unpack  # which knows defaults: a bare Listener is one of endpoints

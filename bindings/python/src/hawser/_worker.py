@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-import collections
 import contextlib
-import dataclasses
-import functools
 import logging
-import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from . import _constants as c
 from . import _core, _errors
 from ._address import flags_of
 from ._context import Context, nanoseconds
+from ._probe import Message, Probed, probe
 from ._remote import check_views
-from ._unique import Unique
+from ._waiters import KEPT, Keep, Waiters
 
 log = logging.getLogger("hawser")
-
-R = TypeVar("R")
 
 _MODES = {
     "manual": c.Progress.MANUAL,
@@ -178,15 +172,15 @@ class Worker(_core.Worker):
     ) -> bool:
         handler = self._handlers.get(id)
         if status < 0:
-            if not isinstance(handler, _Keep):
+            if not isinstance(handler, Keep):
                 raise _errors.from_code(status, text)
             handler.lost(self._objects.get(source), status, text)
             return False
-        return handler is not None and handler(self._objects.get(endpoint), header, data) is _KEPT
+        return handler is not None and handler(self._objects.get(endpoint), header, data) is KEPT
 
     def keep_am(self, id: int) -> None:
         """Keep active messages with this id for Endpoint.recv_am()."""
-        self.am_handler(id, _Keep(id))
+        self.am_handler(id, Keep(id))
 
     def am_header_max(self) -> int:
         """The largest header of an active message, in bytes."""
@@ -300,233 +294,3 @@ class Worker(_core.Worker):
 
     def __repr__(self) -> str:
         return f"<hawser.Worker {self.id:#x} {'closed' if self.closed else self._state}>"
-
-
-class Probed:
-    """A message that has arrived: length in bytes, tag, endpoint it came from."""
-
-    __slots__ = ("endpoint", "length", "pending", "tag")
-
-    def __init__(self, length: int, tag: int, endpoint: Any, pending: bool) -> None:
-        self.length = length
-        self.tag = tag
-        self.endpoint = endpoint
-        self.pending = pending
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.length} bytes, tag {self.tag:#x}>"
-
-
-class Message(Probed, Unique):
-    """A message that was taken out of matching: receive it, or drop it."""
-
-    __slots__ = ("_id", "_worker")
-
-    def __init__(self, worker: Worker, id: int, *probed: Any) -> None:
-        super().__init__(*probed)
-        self._worker = worker
-        self._id = id
-
-    def recv(self, buffer: Any, timeout: float | None = None) -> _core.Operation[int]:
-        """Receive its data into a writable buffer; gives the length in bytes."""
-        operation = _core.message_recv(self._worker, self._id, buffer, timeout)
-        self._id = 0
-        return operation
-
-    def put_back(self) -> None:
-        """Give it back: the next receive that matches gets it."""
-        if self._id:
-            _core.message_return(self._id)
-            self._id = 0
-
-    def drop(self) -> None:
-        """Throw it away."""
-        if self._id:
-            _core.close(self._id)
-            self._id = 0
-
-    def __del__(self) -> None:
-        with contextlib.suppress(_errors.HawserError):
-            self.drop()
-
-
-def probe(worker: Worker, source: int, tag: int, mask: int, take: bool) -> Any:
-    found = _core.probe(source, tag, mask, take)
-    if found is None:
-        return None
-    length, its_tag, endpoint, flags, message = found
-    about = (length, its_tag, worker._objects.get(endpoint), bool(flags & c.EventFlag.RNDV))
-    return Message(worker, message, *about) if take else Probed(*about)
-
-
-# What a handler returns that only puts messages aside.
-_KEPT = object()
-
-
-class Waiters:
-    """Operations that wait for things which come one by one; first come, first served."""
-
-    def __init__(self, worker: Worker) -> None:
-        self._worker = weakref.ref(worker)  # a worker has some itself
-        self.things: collections.deque[Any] = collections.deque()
-        self.waiting: collections.deque[_core.Operation[Any]] = collections.deque()
-        self._room = 16  # with more of them, those that were cancelled go
-        self._back = functools.partial(_untaken, weakref.ref(self))  # an operation must not hold what holds it
-
-    def put(self, thing: Any) -> object:
-        if self._hand_over(thing):
-            return None
-        self.things.append(thing)
-        if self.waiting:  # by another thread since
-            self._settle()
-        return _KEPT
-
-    def _hand_over(self, thing: Any) -> bool:
-        while self.waiting:
-            with contextlib.suppress(IndexError):  # another thread had the last one
-                if self._give(self.waiting.popleft(), thing):
-                    return True
-        return False
-
-    def _settle(self) -> None:
-        """Things go to those who wait; threads may put and get at once."""
-        while self.things and self.waiting:
-            with contextlib.suppress(IndexError):
-                thing = self._pop()
-                if not self._hand_over(thing):
-                    self.things.appendleft(thing)
-
-    def _give(self, operation: _core.Operation[Any], thing: Any) -> bool:
-        """False: whoever waited gave it up."""
-        return operation._end(0, thing)
-
-    def get(self) -> _core.Operation[Any]:
-        worker = self._worker()
-        assert worker is not None
-        operation = _core.operation(worker, self._back)
-        if len(self.waiting) >= self._room:
-            self._forget_cancelled()
-        self.waiting.append(operation)  # first: what comes now finds it
-        self._settle()
-        return operation
-
-    def _forget_cancelled(self) -> None:
-        for _ in range(len(self.waiting)):
-            with contextlib.suppress(IndexError):
-                operation = self.waiting.popleft()
-                if not operation.cancelled():
-                    self.waiting.append(operation)
-        self._room = 2 * len(self.waiting) + 16
-
-    def _pop(self) -> Any:
-        return self.things.popleft()
-
-    def fail(self, code: int, text: str) -> None:
-        """Everything that waits ends with an error."""
-        while self.waiting:
-            self.waiting.popleft()._end(code, None, text)
-
-
-def _untaken(waiters: weakref.ref[Waiters], thing: Any) -> None:
-    """Who waited for it was interrupted before it went on: it is the next one's."""
-    there = waiters()
-    if there is not None and not there._hand_over(thing):
-        there.things.appendleft(thing)
-
-
-class Messages(Waiters):
-    """Active messages: what a peer may send before somebody asks for them is bounded by its credit."""
-
-    def _give(self, operation: _core.Operation[Any], thing: tuple[bytes, Any] | _Lost) -> bool:
-        if isinstance(thing, _Lost):
-            return operation._end(thing.code, None, thing.text)
-        return operation._end(0, thing)
-
-    def _pop(self) -> tuple[bytes, Any] | _Lost:
-        thing: tuple[bytes, Any] | _Lost = self.things.popleft()
-        if not isinstance(thing, _Lost):
-            thing[1]._taken()
-        return thing
-
-
-@dataclasses.dataclass
-class _Lost:
-    """An active message that could not be received: there was no memory, or its sender is gone."""
-
-    code: int
-    text: str
-
-
-class _Keep:
-    """The handler of active messages that are kept for Endpoint.recv_am()."""
-
-    def __init__(self, id: int) -> None:
-        self._id = id
-
-    def __call__(self, endpoint: Any, header: bytes, data: Any) -> object:
-        return endpoint._am_queue(self._id).put((header, data)) if endpoint is not None else None
-
-    def lost(self, endpoint: Any, code: int, text: str) -> None:
-        if endpoint is not None:
-            endpoint._am_queue(self._id).put(_Lost(code, text))
-
-
-async def within(operation: _core.Operation[R], seconds: float) -> R:
-    """Await an operation that is not the library's; it is cancelled and TimedOutError raised after so long."""
-    limit = getattr(_core.running_loop(), "hawser_wait_for", asyncio.wait_for)
-    try:
-        result: R = await limit(operation, seconds)
-    except TimeoutError as e:
-        if isinstance(e, _errors.HawserError):
-            raise
-        raise _errors.from_code(_errors.ErrorCode.TIMED_OUT, "the deadline passed") from None
-    return result
-
-
-_defaults: weakref.WeakKeyDictionary[Any, Worker] = weakref.WeakKeyDictionary()
-_defaults_lock = threading.Lock()
-_context: Context | None = None
-
-
-def default_worker() -> Worker:
-    """The worker of the running event loop: opened at its first use, closed when Python ends, or as another loop
-    opens one after this loop was closed and everything on the worker."""
-    global _context
-    loop = _core.running_loop()
-    worker = _defaults.get(loop)
-    if worker is None or worker._state != "open" or worker.closed:
-        with _defaults_lock:
-            for old in [x for x in _defaults if x.is_closed() and _defaults[x]._unused()]:
-                beside(_defaults.pop(old).close_wait, 5.0)
-            if _context is None or _context.closed:
-                _context = Context()
-            worker = _defaults[loop] = Worker(_context)
-    return worker
-
-
-def beside(close: Callable[..., object], *args: Any) -> None:
-    """Close what nobody uses or makes progress on any more, while the caller goes on."""
-
-    def run() -> None:
-        with contextlib.suppress(_errors.HawserError, BufferError):
-            close(*args)
-
-    threading.Thread(target=run, name="hawser-close", daemon=True).start()
-
-
-at_exit: list[Callable[[], None]] = []
-
-
-def _close_defaults() -> None:
-    global _context
-    with contextlib.suppress(_errors.ForkedError):  # a child of fork() that ends has nothing to close
-        for close in at_exit:
-            close()
-        for worker in list(_defaults.values()):
-            with contextlib.suppress(BufferError):
-                worker.close_wait(1.0)
-    _defaults.clear()
-    if _context is not None:
-        context, _context = _context, None
-        with contextlib.suppress(_errors.HawserError, BufferError):
-            context.close(1.0)

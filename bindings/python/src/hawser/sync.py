@@ -15,12 +15,14 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
-from . import _connect, _core, _endpoint, _errors, _listener, _remote, _worker
+from . import _connect, _core, _defaults, _endpoint, _errors, _listener, _remote
 from . import _constants as c
 from ._context import Context
+from ._defaults import beside
 from ._objects import from_buffers, memory_for
+from ._probe import Message, Probed
 from ._unique import Unique
-from ._worker import Message, Probed, Worker, beside
+from ._worker import Worker
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -349,4 +351,4 @@ __all__ = [
     "default_worker",
     "listen",
 ]
-_worker.at_exit.append(_close_defaults)
+_defaults.at_exit.append(_close_defaults)

@@ -7,7 +7,7 @@ import contextlib
 import threading
 
 import hawser
-from hawser import _worker
+from hawser import _defaults
 
 from . import _direct
 from ._config import (
@@ -90,7 +90,7 @@ def start() -> None:
 def _sweep() -> None:
     """Workers of closed loops are closed beside everything else: nobody progresses them there."""
     for key in [key for key in _workers if key[0].is_closed()]:
-        _worker.beside(_close, _workers.pop(key), 5.0)
+        _defaults.beside(_close, _workers.pop(key), 5.0)
 
 
 def _close(worker: hawser.Worker, seconds: float) -> None:
@@ -111,4 +111,4 @@ def _close_all() -> None:
         _settings.clear()
 
 
-_worker.at_exit.append(_close_all)
+_defaults.at_exit.append(_close_all)
