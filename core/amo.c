@@ -103,9 +103,13 @@ int32_t hws__rma_ucx_atomic(struct hws__post *p, struct hws__rkey *k)
 
 static int32_t direct(struct hws__post *p, struct hws__rkey *k)
 {
-    uint64_t old = hws__atomic_do(k->direct + (p->mask - k->base), p->am_id & ACTION,
-                                  (uint32_t)p->done_length, p->operand, p->tag);
+    uint64_t old;
 
+    if (!hws__post_can_tell(p)) {
+        return HWS_E_TOO_MANY;
+    }
+    old = hws__atomic_do(k->direct + (p->mask - k->base), p->am_id & ACTION,
+                         (uint32_t)p->done_length, p->operand, p->tag);
     if (fetches(p->am_id)) {
         p->done_tag = old;
         if (p->buffer != NULL) {

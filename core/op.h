@@ -167,6 +167,12 @@ struct hws__op *hws__op_take_free(struct hws__endpoint *ep, const hws_op_opts *o
  * it is known whether they complete at once. Null: no memory.
  */
 struct hws__op *hws__op_peek(struct hws__post *p);
+/**
+ * Keep the one of the posting from others that are posted before it is taken: hws__op_unreserve() makes it the next
+ * again, in any case. False: no memory.
+ */
+bool hws__op_reserve(struct hws__post *p, struct hws__op **reserved);
+void hws__op_unreserve(struct hws__post *p, struct hws__op *reserved);
 /** An operation of the pool, for submissions and commands. Any thread. */
 struct hws__op *hws__op_pool_take(void);
 /**

@@ -140,6 +140,26 @@ struct hws__op *hws__op_peek(struct hws__post *p)
     return p->worker->free_ops;
 }
 
+bool hws__op_reserve(struct hws__post *p, struct hws__op **reserved)
+{
+    *reserved = NULL;
+    if (p->op == NULL) {
+        if ((*reserved = hws__op_peek(p)) == NULL) {
+            return false;
+        }
+        p->worker->free_ops = (*reserved)->next;
+    }
+    return true;
+}
+
+void hws__op_unreserve(struct hws__post *p, struct hws__op *reserved)
+{
+    if (reserved != NULL) {
+        reserved->next = p->worker->free_ops;
+        p->worker->free_ops = reserved;
+    }
+}
+
 /* What the caller said about the final event. */
 static inline void set_sink(struct hws__op *op, struct hws__worker *w, const hws_op_opts *opts,
                             struct hws__queue *queue, uint32_t kind, hws_id source)

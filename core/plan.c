@@ -236,8 +236,14 @@ static int32_t plan_run(struct hws__post *p)
     if ((run = calloc(1, sizeof *run)) == NULL) {
         return hws__fail(HWS_E_NO_MEMORY, p->rkey, "plan");
     }
+    /* The parts take operations, too, and must not outlive a refusal. */
+    if (!hws__op_reserve(p, &op)) {
+        free(run);
+        return HWS_E_TOO_MANY;
+    }
     run->plan = plan;
     run->status = post_all(plan, run);
+    hws__op_unreserve(p, op);
     p->done_length = plan->bytes;
     if (run->pending == 0) {
         r = run->status < 0 ? run->status : HWS_DONE;
@@ -245,9 +251,7 @@ static int32_t plan_run(struct hws__post *p)
         return r;
     }
     plan->runs++;
-    if ((op = hws__op_take(p)) == NULL) {
-        return HWS_E_TOO_MANY; /* the parts end by themselves */
-    }
+    op = hws__op_take(p);
     op->stage =
         HWS__STAGE_SUBMITTED; /* cancel and deadline only note their wish: the parts end it */
     op->done_length = plan->bytes;

@@ -143,6 +143,12 @@ static inline struct hws__op *hws__op_next(struct hws__post *p)
     return __builtin_expect(op != NULL, 1) ? op : hws__op_peek(p);
 }
 
+/** Before what is done at once: an operation is free for its event, or none is asked for. False: HWS_E_TOO_MANY. */
+static inline bool hws__post_can_tell(struct hws__post *p)
+{
+    return (p->opts->flags & HWS_OP_INLINE) != 0 || hws__op_next(p) != NULL;
+}
+
 /** Request parameters of UCX: kind of memory, datatype, completion by hws__op_ucx_done(). */
 static inline void hws__op_param(const struct hws__post *p, struct hws__op *op,
                                  ucp_request_param_t *param)

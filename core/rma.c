@@ -107,6 +107,9 @@ static int32_t move(struct hws__post *p, struct hws__rkey *k, bool put, uint64_t
         if (bytes > HWS__RMA_AT_ONCE) {
             return hws__rma_copy_long(p, k, bytes);
         }
+        if (!hws__post_can_tell(p)) {
+            return HWS_E_TOO_MANY;
+        }
         hws__rma_copy(p, k, bytes);
         p->done_length = bytes;
         return HWS_DONE;

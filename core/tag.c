@@ -72,8 +72,8 @@ int32_t hws__message_to(struct hws__post *p, struct hws__message *m)
 {
     int32_t r;
 
-    if ((p->opts->flags & HWS_OP_INLINE) == 0 && hws__op_next(p) == NULL) {
-        return HWS_E_TOO_MANY; /* before anything is moved: there must be an event for it */
+    if (!hws__post_can_tell(p)) {
+        return HWS_E_TOO_MANY;
     }
     if (m->coming != NULL) {
         return hws__undo_meet(p, m);

@@ -11,7 +11,9 @@
 #include "handle.h"
 #include "op.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define SLOTS 512u /* the smallest number that two workers can share: each takes 256 at a time */
 
@@ -124,12 +126,23 @@ CASE(ended_receives_that_nobody_takes_at_the_end_of_a_context)
     t_pair_close(&pair);
 }
 
+/* Receives that nothing will meet take every operation that worker 0 can have. */
+static void take_all(t_pair *pair)
+{
+    hws_op_opts detached = {.struct_size = sizeof detached, .flags = HWS_OP_DETACHED};
+    static uint64_t in;
+    int32_t r;
+    hws_id op;
+
+    hws__op_limit(SLOTS);
+    while ((r = hws_tag_recv(pair->worker[0], &in, 8, 1, UINT64_MAX, &detached, &op)) == HWS_OK) {}
+    CHECK_EQ(r, HWS_E_TOO_MANY);
+}
+
 /* What a want of operations refuses did not happen, and is not counted as if it had. By messages, which need one. */
 CASE(remote_access_that_is_refused_is_not_counted)
 {
-    hws_op_opts detached = {.struct_size = sizeof detached, .flags = HWS_OP_DETACHED};
-    static uint64_t in, value;
-    int32_t r;
+    static uint64_t value;
     t_remote remote;
     hws_stats s;
     t_pair pair;
@@ -137,9 +150,7 @@ CASE(remote_access_that_is_refused_is_not_counted)
 
     t_remote_pair(&pair, HWS_ENDPOINT_TCP_ONLY);
     t_remote_open(&remote, &pair, 1, 0, T_REMOTE_SIZE);
-    hws__op_limit(SLOTS);
-    while ((r = hws_tag_recv(pair.worker[0], &in, 8, 1, UINT64_MAX, &detached, &op)) == HWS_OK) {}
-    CHECK_EQ(r, HWS_E_TOO_MANY);
+    take_all(&pair);
     CHECK_CODE(hws_put(remote.rkey, remote.address, &value, 8, NULL, &op), HWS_E_TOO_MANY);
     CHECK_CODE(hws_get(remote.rkey, remote.address, &value, 8, NULL, &op), HWS_E_TOO_MANY);
     CHECK_CODE(hws_put_notify(remote.rkey, remote.address, &value, 8, 1, NULL, &op),
@@ -154,6 +165,83 @@ CASE(remote_access_that_is_refused_is_not_counted)
     CHECK_EQ(s.sent[HWS_TRAFFIC_ATOMIC], 0);
     t_remote_close(&remote);
     t_pair_close(&pair);
+}
+
+/* Shared memory that is reached directly: what would have no event is not done either, what needs none is. */
+CASE(direct_access_that_is_refused_changes_nothing)
+{
+    hws_op_opts inlined = {.struct_size = sizeof inlined, .flags = HWS_OP_INLINE};
+    uint64_t value = 5;
+    t_remote remote;
+    t_pair pair;
+    hws_id op;
+
+    t_remote_pair(&pair, 0);
+    t_remote_open(&remote, &pair, 1, 1, T_REMOTE_SIZE);
+    memset(remote.base, 0, 8);
+    take_all(&pair);
+    CHECK_CODE(hws_atomic(remote.rkey, remote.address, HWS_ATOMIC_ADD, 8, 1, 0, NULL, NULL, &op),
+               HWS_E_TOO_MANY);
+    CHECK_CODE(hws_put(remote.rkey, remote.address, &value, 8, NULL, &op), HWS_E_TOO_MANY);
+    CHECK_CODE(hws_get(remote.rkey, remote.address, &value, 8, NULL, &op), HWS_E_TOO_MANY);
+    CHECK_EQ(value, 5);
+    CHECK_EQ(*(const uint64_t *)(const void *)remote.base, 0);
+    CHECK_EQ(hws_atomic(remote.rkey, remote.address, HWS_ATOMIC_ADD, 8, 1, 0, NULL, &inlined, &op),
+             HWS_DONE);
+    CHECK_EQ(*(const uint64_t *)(const void *)remote.base, 1);
+    t_remote_close(&remote);
+    t_pair_close(&pair);
+}
+
+/* A plan of three puts, posted with so many operations free: refused it uses no buffer, else it ends. */
+static int32_t post_with(t_pair *pair, const t_remote *remote, uint32_t spare)
+{
+    static char data[3][64];
+    hws_id op[8], plan = 0, posted = 0;
+    hws_transfer parts[3];
+    int32_t r;
+
+    for (int i = 0; i < 3; i++) {
+        parts[i] = (hws_transfer){.kind = HWS_EVENT_PUT,
+                                  .rkey = remote->rkey,
+                                  .address = remote->address,
+                                  .buffer = data[i],
+                                  .length = sizeof data[i]};
+    }
+    CHECK_OK(hws_plan_open(pair->endpoint[0], parts, 3, &plan));
+    for (uint32_t i = 0; i < spare; i++) {
+        CHECK_OK(hws_tag_recv(pair->worker[0], data, 8, 2, UINT64_MAX, NULL, &op[i]));
+    }
+    take_all(pair);
+    for (uint32_t i = 0; i < spare; i++) {
+        CHECK_OK(hws_cancel(op[i]));
+        CHECK_EQ(WAIT(pair, op[i]).status, HWS_E_CANCELED);
+    }
+    r = hws_plan_post(plan, NULL, &posted);
+    if (r == HWS_OK) {
+        r = WAIT(pair, posted).status;
+    }
+    CHECK_EQ(t_stats(pair->endpoint[0]).ops_pending, 0);
+    return r;
+}
+
+CASE(plans_that_are_refused_have_no_part_under_way)
+{
+    int32_t r = HWS_E_TOO_MANY;
+
+    for (uint32_t spare = 0; spare <= 5; spare++) {
+        bool enough = r == HWS_OK;
+        t_remote remote;
+        t_pair pair;
+
+        t_remote_pair(&pair, HWS_ENDPOINT_TCP_ONLY);
+        t_remote_open(&remote, &pair, 1, 0, T_REMOTE_SIZE);
+        r = post_with(&pair, &remote, spare);
+        CHECK(r == HWS_OK || (r == HWS_E_TOO_MANY && !enough));
+        CHECK(r == (spare == 0 ? HWS_E_TOO_MANY : HWS_OK) || (spare > 0 && spare < 5));
+        t_remote_close(&remote);
+        t_pair_close(&pair);
+    }
 }
 
 /* A table of 64 slots in place of the real one. */
