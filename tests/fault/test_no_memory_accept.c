@@ -39,17 +39,29 @@ static hws_stats connect_once(int64_t n)
     return stats;
 }
 
-CASE(accept)
+/* How many of these endpoints were counted, one connect for each allocation. */
+static uint64_t without_memory(void)
 {
-    uint64_t without_memory = 0;
+    uint64_t count = 0;
 
     for (int64_t n = 1; n <= ALLOCATIONS; n++) {
         hws_stats stats = connect_once(n);
 
         CHECK_EQ(stats.endpoint_failures[0], 0);
-        without_memory += stats.endpoint_failures[-HWS_E_NO_MEMORY];
+        count += stats.endpoint_failures[-HWS_E_NO_MEMORY];
     }
-    CHECK(without_memory != 0);
+    return count;
+}
+
+/*
+ * Which allocation is the endpoint's own differs from one connect to the next, as those of the library's threads
+ * count, too: a round may miss it.
+ */
+CASE(accept)
+{
+    for (uint64_t start = t_now(); without_memory() == 0;) {
+        t_check_patience(__FILE__, __LINE__, start, "an endpoint without memory");
+    }
 }
 
 CASES_MAIN
