@@ -1,11 +1,13 @@
 """UCXX programs: its synchronous core. TIMEOUT: 300"""
 
+import contextlib
 import copy
 import gc
 import logging
 import multiprocessing
 import os
 import pickle
+import resource
 import time
 
 import pytest
@@ -106,6 +108,29 @@ def test_the_progress_thread_outlives_its_start_callback(caplog, monkeypatch):
         time.sleep(0.01)
     assert into == b"data"
     assert "no GPU" in caplog.text
+    worker.stop_progress_thread()
+
+
+@pytest.mark.parametrize("progress_mode", ["blocking", "thread"])
+def test_descriptors_above_those_of_select(progress_mode):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+    with contextlib.ExitStack() as opened:
+        while opened.enter_context(open(os.devnull)).fileno() < 1024:
+            pass
+        worker = end_of("tag", progress_mode)
+    assert worker.epoll_file_descriptor > 1023
+    ep = libucxx.UCXEndpoint.create_from_worker_address(worker, worker.address, endpoint_error_handling=False)
+    into = bytearray(4)
+    receive = ep.tag_recv(Array(into), UCXXTag(1))
+    for _ in range(100 if progress_mode == "blocking" else 0):
+        worker.progress_worker_event(0)  # looks at the descriptor when there is nothing to do
+    sent = ep.tag_send(Array(b"data"), UCXXTag(1))
+    while progress_mode == "thread" and not receive.completed:
+        assert worker._thread.is_alive()
+        time.sleep(0)
+    wait_requests(worker, progress_mode, [sent, receive])
+    assert into == b"data"
     worker.stop_progress_thread()
 
 

@@ -32,7 +32,7 @@ from .requests import AmOutcome, MultiOutcome, Outcome, UCXBufferRequest, UCXBuf
 logger = logging.getLogger("ucx")
 
 _ALL = (1 << 64) - 1
-_FOREVER_SECONDS = 0.1
+_LONGEST_MS = 100
 
 
 class PythonRequestNotifierWaitState(enum.Enum):
@@ -307,8 +307,7 @@ class UCXWorker(ucx_api.UCXWorker):
         """Make progress; if there was none to make sleep until there is, at most so many ms."""
         if self._worker.progress() or not self.arm():
             return
-        seconds = _FOREVER_SECONDS if epoll_timeout < 0 else min(epoll_timeout / 1e3, _FOREVER_SECONDS)
-        select.select([self._worker.fd], [], [], seconds)
+        _sleep(self._worker, _LONGEST_MS if epoll_timeout < 0 else min(epoll_timeout, _LONGEST_MS))
         self.progress()
 
     def set_progress_thread_start_callback(
@@ -393,6 +392,13 @@ class UCXWorker(ucx_api.UCXWorker):
         """There is no pool."""
 
 
+def _sleep(worker: Any, milliseconds: int) -> None:
+    """Until an armed worker has work. Not by select(), which takes no descriptor above 1023."""
+    poll = select.poll()
+    poll.register(worker.fd, select.POLLIN)
+    poll.poll(milliseconds)
+
+
 def _progress_thread(worker: Any, stop: threading.Event, on_start: Callable[[], None] | None, polling: bool) -> None:
     if on_start is not None:
         try:
@@ -401,7 +407,7 @@ def _progress_thread(worker: Any, stop: threading.Event, on_start: Callable[[], 
             logger.exception("the start callback of the progress thread failed; the thread goes on")
     while not stop.is_set():
         if not worker.progress() and not polling and worker._arm():
-            select.select([worker.fd], [], [], _FOREVER_SECONDS)
+            _sleep(worker, _LONGEST_MS)
 
 
 # ---- Requests ----
