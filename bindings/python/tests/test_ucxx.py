@@ -482,6 +482,11 @@ async def test_wrong_arguments():
         Endpoint(1, 2)
     with pytest.raises(ucxx.exceptions.UCXBusyError):
         ucxx.create_listener(print, listener.port)
+    with pytest.raises(ucxx.exceptions.UCXInvalidAddrError):
+        await ucxx.create_endpoint("name.invalid", 12345)
+    for port in (-1, 1 << 16):
+        with pytest.raises(OverflowError):
+            await ucxx.create_endpoint("127.0.0.1", port)
     await client.close()
     for name in ("ucxx_worker", "ucp_worker", "ucxx_endpoint"):
         with pytest.raises(AttributeError):

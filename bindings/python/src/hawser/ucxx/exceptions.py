@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 from hawser._errors import ErrorCode, HawserError
 from hawser.ucp._libs import exceptions as _ucp
 
@@ -185,6 +187,8 @@ def convert(error: Exception) -> Exception:
     """What UCXX raises for an exception of hawser.ucp or of the library; others as they are."""
     if isinstance(error, HawserError):
         return _BY_CODE.get(error.code, UCXError)(error.text)
+    if isinstance(error, socket.gaierror):  # as UCX-Py says that there is no such host
+        return UCXInvalidAddrError("Invalid IP address or hostname")
     if not isinstance(error, _ucp.UCXBaseException):
         return error
     for theirs, ours in _BY_CLASS:

@@ -15,6 +15,7 @@ from typing import Any
 
 from hawser.ucp import _application as _ucp
 from hawser.ucp._handshake import agree_on_tags
+from hawser.ucp._libs.ucx_api import check_port
 
 from .._lib.libucxx import TagProbeResult, UCXContext, UCXEndpoint, UCXListener, UCXWorker
 from ..exceptions import convert
@@ -152,6 +153,7 @@ class ApplicationContext(_ucp.ApplicationContext):
         self, ip_address: str, port: int, endpoint_error_handling: bool = True, connect_timeout: float = 5.0
     ) -> Endpoint:
         """Connect; see the module's create_endpoint()."""
+        check_port(port)
         self.continuous_ucx_progress()
         try:
             async with self._turn():
