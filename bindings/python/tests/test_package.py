@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,45 @@ def test_what_fails_is_said_in_one_line():
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done.stderr
     assert done.stderr.startswith("hawser: NO_UCX")
+
+
+@pytest.mark.parametrize("arguments", [["--sizes", "8,"], ["--seconds", "fast"], ["--plot", ""]])
+def test_perf_says_what_is_wrong_with_an_option(arguments):
+    command = [sys.executable, "-m", "hawser", "perf", "--sizes", "8", "--seconds", "100", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "value:" not in done.stderr, done.stderr
+
+
+def test_perf_of_ends_that_fail():
+    """Each says why in a line of its own."""
+    environment = {**os.environ, "HAWSER_UCX": "/nonexistent"}
+    command = [sys.executable, "-m", "hawser", "perf", "--sizes", "8"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert done.returncode == 1 and "hawser: NoUcxError: NO_UCX" in done.stderr
+    assert "Traceback" not in done.stderr and "hawser failed" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("peer", ["hawser", "sockets"])
+def test_perf_is_interrupted(peer):
+    """Quietly, with both of its ends: a terminal tells all three."""
+    command = [sys.executable, "-m", "hawser", "perf", "--sizes", "8", "--seconds", "100", "--peers", peer]
+    program = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+    children = Path(f"/proc/{program.pid}/task/{program.pid}/children")
+    while len(children.read_text().split()) < 3:  # and a process of multiprocessing
+        assert program.poll() is None
+    os.killpg(program.pid, signal.SIGINT)
+    assert program.communicate(timeout=60) == ("", None)
+    assert program.returncode == 128 + signal.SIGINT
+
+
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", "<&-"])
+def test_programs_without_a_stream(redirection):
+    for what in ("info", "perf --sizes 8 --seconds 0.01"):
+        command = f"{sys.executable} -m hawser {what} {redirection}"
+        done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and done.stderr == "", done.stderr
 
 
 def test_perf_plot(tmp_path):

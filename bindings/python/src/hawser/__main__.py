@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 
 import hawser
 
 from ._perf import perf
+from ._perf_peers import PEERS
 
 
 def info(_args: argparse.Namespace) -> int:
@@ -24,14 +26,20 @@ def info(_args: argparse.Namespace) -> int:
 
 
 def _sizes(text: str) -> list[int]:
-    sizes = [int(n) for n in text.split(",")]
-    if min(sizes) < 0:
-        raise argparse.ArgumentTypeError("a size is not negative")
+    try:
+        sizes = [int(n) for n in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"sizes are numbers with commas between, not {text!r}") from None
+    if not 0 <= min(sizes) <= max(sizes) <= sys.maxsize:
+        raise argparse.ArgumentTypeError("a size is not negative, and fits in memory")
     return sizes
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"a time is a number, not {text!r}") from None
     if not 0 < seconds < 1e6:
         raise argparse.ArgumentTypeError("a time is above 0 and has an end")
     return seconds
@@ -54,13 +62,16 @@ def main(argv: list[str] | None = None) -> int:
     add.add_argument(
         "--peers",
         type=lambda text: text.split(","),
-        help="which: hawser, asyncio, uvloop, sockets, pyzmq, ucxx (hawser; with --plot all)",
+        help=f"which: {', '.join(PEERS)} (hawser; with --plot all)",
     )
     add.set_defaults(run=perf)
     args = parser.parse_args(argv)
     try:
         result: int = args.run(args)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     except BrokenPipeError:
         # Whoever read has seen enough; nothing can be written at the end either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

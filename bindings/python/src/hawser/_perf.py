@@ -19,7 +19,7 @@ from ._perf_peers import installed
 @contextlib.contextmanager
 def _bar(total: int) -> Iterator[Any]:
     """A progress bar of rich, or of tqdm, or none: gives advance(what)."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield lambda what: None
         return
     try:
@@ -64,6 +64,10 @@ def _sweep(names: list[str], sizes: list[int], seconds: float) -> dict[str, list
                 results[name] = times
             except (EOFError, OSError) as e:
                 print(f"{name} failed: {str(e) or 'an end is gone'}", file=sys.stderr)
+            except KeyboardInterrupt:
+                if pair is not None:
+                    pair.kill()
+                raise
             finally:
                 if pair is not None:
                     pair.close()
@@ -116,12 +120,13 @@ def _plot(results: dict[str, list[float]], sizes: list[int], path: str) -> None:
 def perf(args: argparse.Namespace) -> int:
     """Half a round trip between two processes on this machine, for each size; --plot: against others."""
     found, missing = installed()
-    names = args.peers or (found if args.plot else ["hawser"])
+    draws = args.plot is not None
+    names = args.peers or (found if draws else ["hawser"])
     for name in names:
         if name not in found:
             print(next((m for m in missing if m.startswith(f"{name}:")), f"{name}: no such peer"), file=sys.stderr)
             return 2
-    if args.plot:
+    if draws:
         try:
             import matplotlib  # noqa: F401
         except ImportError:
@@ -136,7 +141,7 @@ def perf(args: argparse.Namespace) -> int:
     if not results:
         return 1
     _table(results, args.sizes)
-    if args.plot:
+    if draws:
         _plot(results, args.sizes, args.plot)
         print(f"plot: {args.plot}")
     return 0

@@ -6,11 +6,13 @@ import ast
 import contextlib
 import multiprocessing
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -45,7 +47,22 @@ class _End:
 def _run_end(name: str, pipe: Any, first: bool, cpu: int | None) -> None:
     if cpu is not None:
         os.sched_setaffinity(0, [cpu])
-    PEERS[name].end(_End(pipe), first)
+    try:
+        PEERS[name].end(_End(pipe), first)
+    except EOFError:  # the program that measures is gone
+        sys.exit(1)
+    except Exception as e:
+        sys.exit(f"{name}: {type(e).__name__}: {e}")
+
+
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Ctrl-C is for the program that measures: processes that it starts here inherit that it is blocked."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Pair:
@@ -65,7 +82,8 @@ class Pair:
         for first in (False, True):
             here, there = mp.Pipe()
             process = mp.Process(target=_run_end, args=(name, there, first, cpus[first]), daemon=True)
-            process.start()
+            with _without_interrupts():
+                process.start()
             there.close()
             self._pipes.append(here)
             self._processes.append(process)
@@ -83,7 +101,8 @@ class Pair:
             server.listen()
             server.settimeout(_START_SECONDS)
             command = [str(mpiexec()), "-n", "2", sys.executable, "-m", __name__, name, path, repr(cpus)]
-            self._processes.append(_Program(subprocess.Popen(command, env={**os.environ, **allowed})))
+            with _without_interrupts():
+                self._processes.append(_Program(subprocess.Popen(command, env={**os.environ, **allowed})))
             ends: dict[int, Any] = {}
             try:
                 while len(ends) < 2:
@@ -108,6 +127,11 @@ class Pair:
             rounds *= 4
         count = max(1, round(rounds * seconds / took))
         return self.seconds(size, count) / count / 2
+
+    def kill(self) -> None:
+        """End both at once; close() is still due."""
+        for process in self._processes:
+            process.kill()
 
     def close(self) -> None:
         for pipe in self._pipes:
