@@ -1,11 +1,12 @@
 """The C extension."""
 
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Self, TypeVar, final, overload
 
 T = TypeVar("T", bound=type)
 R_co = TypeVar("R_co", covariant=True)
 
+@final
 class Operation(Coroutine[Any, Any, R_co]):
     """A posted operation: await it, or wait() for it."""
 
@@ -34,6 +35,7 @@ class Operation(Coroutine[Any, Any, R_co]):
     def _end(self, status: int = 0, result: Any = None, text: str | None = None, /) -> bool: ...
     def _on_end(self, fn: Callable[[Self], object], /) -> None: ...
 
+@final
 class Buffer:
     """Received data in memory of the library."""
 
@@ -44,6 +46,7 @@ class Buffer:
     def fetch(self, buffer: Any, timeout: float | None = None) -> Operation[Any]: ...
     def _taken(self) -> None: ...
 
+@final
 class Segments:
     """The list of a multi-buffer message."""
 
