@@ -114,6 +114,9 @@ static __attribute__((noinline)) PyObject *take_other(struct op *op)
     }
     if (op->ucp != NULL && value != NULL) {
         ucp_taken(op, false);
+        if (op->told) { /* a coroutine that has returned holds nothing either */
+            ucp_drop(op);
+        }
     }
     return value;
 }

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import gc
 import random
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -39,6 +41,20 @@ async def test_gather(wrap):
     assert [bytes(b) for b in into] == [b"%04d" % i for i in range(20)]
     assert (client._send_count, server._recv_count, server._finished_recv_count) == (20, 20, 20)
     await _close(client, server, listener)
+
+
+@pytest.mark.parametrize("wrap", [lambda coroutine: coroutine, asyncio.create_task], ids=["itself", "task"])
+async def test_what_has_returned_holds_nothing(wrap):
+    """As UCX-Py's coroutines: an endpoint that is forgotten is closed then, and reset() is not refused."""
+    listener, client, server = await _both()
+    out, into, answer = np.ones(4, "u1"), np.zeros(4, "u1"), np.zeros(4, "u1")
+    messages = [wrap(server.recv(into)), wrap(client.recv(answer)), wrap(client.send(out)), wrap(server.send(into))]
+    await asyncio.gather(*messages)
+    refs = [weakref.ref(thing) for thing in (client, out, into, answer)]
+    del client, out, into, answer
+    gc.collect()
+    assert [ref() for ref in refs] == [None] * 4 and messages
+    await _close(server, listener)
 
 
 @pytest.mark.parametrize("tag", [None, "a tag"])
