@@ -1,5 +1,6 @@
 """UCXX programs: its synchronous core. TIMEOUT: 300"""
 
+import asyncio
 import contextlib
 import copy
 import gc
@@ -354,6 +355,23 @@ def test_a_forgotten_receive_takes_no_message(api):
     gc.collect()
     assert completes(worker, send(peer))
     assert completes(worker, recv(ep, Array(bytearray(3)))) and forgotten == bytes(3)
+
+
+@pytest.mark.parametrize("api", ["tag", "stream", "am", "multi"])
+def test_a_send_to_a_peer_that_is_gone_is_a_request_that_failed(api):
+    worker, _listener, ep, peer = a_pair()
+    ep.close_blocking()
+    while peer.alive:
+        worker.progress()
+    request = FORGETFUL[api][0](peer)
+    assert completes(worker, request) and request.status == -25  # UCS_ERR_CONNECTION_RESET
+    with pytest.raises(libucxx.UCXConnectionResetError):
+        request.check_error()
+    with pytest.raises(libucxx.UCXConnectionResetError):
+        asyncio.run(request.wait())
+    peer.close_blocking()
+    with pytest.raises(libucxx.UCXCanceledError):
+        FORGETFUL[api][0](peer)
 
 
 def test_a_forgotten_send_arrives():

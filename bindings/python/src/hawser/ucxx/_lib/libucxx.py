@@ -24,7 +24,7 @@ from hawser.ucp._libs.exceptions import translate
 from hawser.ucp._libs.ucx_api import AllocatorType, Feature, get_current_options, get_ucx_version
 
 from ..exceptions import *  # noqa: F403
-from ..exceptions import convert
+from ..exceptions import UCXError, convert
 from . import multi
 from .arr import Array, asarray
 from .requests import AmOutcome, MultiOutcome, Outcome, UCXBufferRequest, UCXBufferRequests, UCXRequest, empty
@@ -513,12 +513,29 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
 
     # ---- Transfers ----
 
+    def _sent(self, outcome: Outcome, name: str, post: Callable[..., Any], *args: Any) -> Outcome:
+        """Have `outcome` be that of what is posted; to a peer that is gone it fails, and the call does not."""
+        try:
+            operation = post(*args)
+        except HawserError as e:
+            outcome.end(self._why_gone(e))
+        else:
+            _start(outcome, operation, name, self)
+        return outcome
+
+    def _why_gone(self, refusal: HawserError) -> Exception:
+        try:
+            self.raise_on_error()
+        except UCXError as e:
+            return e
+        raise refusal
+
     @_converted
     def tag_send(self, arr: Array, tag: UCXXTag) -> UCXRequest:
         """Send a tagged message."""
         array = array_for(self.worker._context, Feature.TAG, arr)
         view = view_of(array, array.nbytes, False)
-        return _started(self.worker, self._endpoint.send(view, int(tag)), "tag_send", False, self)
+        return UCXRequest(self.worker, self._sent(Outcome(), "tag_send", self._endpoint.send, view, int(tag)))
 
     @_converted
     def tag_recv(self, arr: Array, tag: UCXXTag, tag_mask: UCXXTagMask = UCXXTagMaskFull) -> UCXRequest:
@@ -539,7 +556,7 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
             return UCXBufferRequests(self.worker, multi.send(self, arrays, int(tag)))
         views = [view_of(a, a.nbytes, False) for a in arrays]
         outcome = MultiOutcome(parts=len(views))
-        _start(outcome, self._endpoint.send_multi(views, int(tag)), "tag_send_multi", self)
+        self._sent(outcome, "tag_send_multi", self._endpoint.send_multi, views, int(tag))
         return UCXBufferRequests(self.worker, outcome)
 
     @_converted
@@ -561,22 +578,24 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
             worker._cancel_later(outcome.cancel_request)
         return UCXBufferRequests(worker, outcome)
 
-    def _stream(self, name: str, post: Callable[..., Any], arr: Any, writable: bool, *more: Any) -> UCXRequest:
+    def _stream_view(self, arr: Any, writable: bool) -> Any:
         array = asarray(arr)
         if array.nbytes == 0:
             raise RuntimeError("A stream carries no message of 0 bytes")
         array_for(self.worker._context, Feature.STREAM, array)
-        return _started(self.worker, post(view_of(array, array.nbytes, writable), *more), name, writable, self)
+        return view_of(array, array.nbytes, writable)
 
     @_converted
     def stream_send(self, arr: Array) -> UCXRequest:
         """Send bytes on the stream."""
-        return self._stream("stream_send", self._endpoint.stream_send, arr, False)
+        view = self._stream_view(arr, False)
+        return UCXRequest(self.worker, self._sent(Outcome(), "stream_send", self._endpoint.stream_send, view))
 
     @_converted
     def stream_recv(self, arr: Array) -> UCXRequest:
         """Fill an array from the stream."""
-        return self._stream("stream_recv", self._endpoint.stream_recv, arr, True, True)
+        operation = self._endpoint.stream_recv(self._stream_view(arr, True), True)
+        return _started(self.worker, operation, "stream_recv", True, self)
 
     @_converted
     def am_send(
@@ -589,8 +608,7 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
         array = array_for(self.worker._context, Feature.AM, arr)
         header = (b"\1\0\0\0" if array.cuda else b"\0\0\0\0") + bytes(user_header or b"")
         view = view_of(array, array.nbytes, False)
-        operation = self._endpoint.send_am(view, AM_ID, header)
-        return _started(self.worker, operation, "am_send", False, self)
+        return UCXRequest(self.worker, self._sent(Outcome(), "am_send", self._endpoint.send_am, view, AM_ID, header))
 
     def am_send_iov(
         self,
