@@ -1,8 +1,10 @@
 """Dask's workers over ucx://: where they are reached, and how fast they go."""
 
+import asyncio
 import time
 
 import pytest
+from dask_support import has_ipv6
 from distributed import Client, Nanny, Scheduler, Worker
 
 from hawser.dask import _workers
@@ -27,6 +29,25 @@ async def test_a_worker_without_a_host_is_reached_where_the_scheduler_is(kind, h
     async with scheduler() as s, kind(s.address, nthreads=1, host=host), Client(s.address, asynchronous=True) as client:
         assert [address.rpartition(":")[0] for address in s.workers] == ["ucx://127.0.0.1"]
         assert await client.submit(sum, [1, 2]) == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(Worker, "[::1]"), (Nanny, "[::1]"), (Worker, "only6.example")],  # a nanny's process does not know the name
+)
+async def test_a_worker_without_a_host_has_an_ipv6_address_if_the_scheduler_has(kind, name, monkeypatch):
+    """As over tcp: a network may have no other addresses."""
+    if not has_ipv6():
+        pytest.skip("IPv6 needs UCX 1.14 and an IPv6 address on this machine")
+    loop = asyncio.get_running_loop()
+    resolve = loop.getaddrinfo
+    monkeypatch.setattr(
+        loop, "getaddrinfo", lambda host, *args, **kwargs: resolve("::1" if host == name else host, *args, **kwargs)
+    )
+    async with scheduler(host="[::1]") as s, kind(s.address.replace("[::1]", name), nthreads=1):
+        assert [address.rpartition(":")[0] for address in s.workers] == ["ucx://[::1]"]
+        async with Client(s.address, asynchronous=True) as client:
+            assert await client.submit(sum, [1, 2]) == 3
 
 
 async def closing(protocol):

@@ -8,7 +8,6 @@ import logging
 from typing import Any
 
 from distributed.comm.addressing import get_address_host
-from distributed.utils import get_ip
 
 from ._setting import flag
 
@@ -32,14 +31,10 @@ def attach(comm_handler: Any) -> None:
             _add_page()
 
 
-def contact_host(comm_handler: Any) -> str | None:
-    """Where others reach a worker that listens on every address: through the interface that leads to its scheduler.
-    Dask says so to tcp only."""
+def scheduler_host(comm_handler: Any) -> str:
+    """Of a worker's scheduler; empty for other servers."""
     server, kind = _server(comm_handler)
-    if "Worker" not in kind:
-        return None
-    scheduler = get_address_host(server.scheduler.address)
-    return None if ":" in scheduler else get_ip(scheduler)
+    return str(get_address_host(server.scheduler.address)) if "Worker" in kind else ""
 
 
 def _close_at_once(worker: Any) -> None:

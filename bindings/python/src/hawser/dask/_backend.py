@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 from typing import Any
 
 from distributed.comm.addressing import parse_host_port, unparse_host_port
 from distributed.comm.registry import Backend
-from distributed.utils import ensure_ip, get_ip
+from distributed.utils import ensure_ip
 
+from ._address import ip_towards
 from ._connector import HawserConnector
 from ._listener import HawserListener
-
-
-def _ip_towards(host: str) -> str:
-    """This machine's address through which another is reached. Old versions of Dask's get_ip() know IPv4 only, newer
-    ones have no other function."""
-    if ":" in host:
-        try:
-            with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as s:
-                s.connect((host, 80))
-                return str(s.getsockname()[0])
-        except OSError:
-            pass  # Dask says so, and guesses
-    return str(get_ip(host))
 
 
 class HawserBackend(Backend):
@@ -48,7 +35,7 @@ class HawserBackend(Backend):
         return unparse_host_port(ensure_ip(host), port)
 
     def get_local_address_for(self, loc: str) -> str:
-        return unparse_host_port(_ip_towards(ensure_ip(parse_host_port(loc)[0])), None)
+        return unparse_host_port(ip_towards(ensure_ip(parse_host_port(loc)[0])), None)
 
 
 class UCXBackend(HawserBackend):

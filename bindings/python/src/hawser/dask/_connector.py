@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import ipaddress
-import socket
 import time
 from typing import Any
 
@@ -13,6 +10,7 @@ from distributed.comm.core import CommClosedError, Connector, FatalCommClosedErr
 
 import hawser
 
+from ._address import address_of
 from ._comm import HawserComm
 from ._config import close_timeout, connect_timeout, refuse_encryption
 from ._workers import loop_worker
@@ -29,20 +27,6 @@ _FATAL = (
 
 # A peer that has run out of descriptors looks like one with another version of UCX. It has them again after a while.
 _SHORTAGE = 5.0
-
-
-async def _address_of(host: str) -> str:
-    """A name that has IPv6 addresses only, as one of them: these have workers of their own. Others as they are."""
-    try:
-        ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        except OSError:
-            return host  # connecting says what is wrong with it
-        if found and all(family == socket.AF_INET6 for family, *_ in found):
-            return str(found[0][4][0])
-    return host
 
 
 class HawserConnector(Connector):
@@ -64,7 +48,7 @@ class HawserConnector(Connector):
         CommClosedError for every other failure; cancelling it leaves nothing behind."""
         refuse_encryption(self.prefix + address, connection_args)
         name, port = parse_host_port(address)
-        host = await _address_of(name)
+        host = await address_of(name)
         try:
             endpoint = await hawser.connect(
                 host, port, worker=loop_worker(host), timeout=connect_timeout(), close_timeout=close_timeout()

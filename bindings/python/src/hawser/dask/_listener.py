@@ -15,7 +15,8 @@ from distributed.utils import ensure_ip
 
 import hawser
 
-from ._attach import attach, contact_host
+from ._address import address_of, ip_towards
+from ._attach import attach, scheduler_host
 from ._comm import HawserComm
 from ._config import close_timeout, refuse_encryption
 from ._refused import Refusals
@@ -58,7 +59,7 @@ class HawserListener(BaseListener):
     async def start(self) -> None:
         """Bind. Raises OSError, with errno EADDRINUSE where that is the reason."""
         self._loop = asyncio.get_running_loop()
-        host = ensure_ip(self.ip) if self.ip else None
+        host = await self._choose_host()
         try:
             self._listener = hawser.listen(
                 self.port, host, worker=loop_worker(host), on_peer=self._arrived, close_timeout=close_timeout()
@@ -69,10 +70,23 @@ class HawserListener(BaseListener):
             raise OSError(f"{self.prefix}{unparse_host_port(self.ip, self.port)}: {e}") from e
         self.port = self._listener.port
         self._host = host or "0.0.0.0"
-        if self._host == "0.0.0.0" and self.default_host is None:
-            self.default_host = contact_host(self.comm_handler)
         self._refusals = Refusals(self._listener, self.listen_address, self._loop)
         attach(self.comm_handler)
+
+    async def _choose_host(self) -> str | None:
+        """None is every IPv4 address. A worker that listens on every address does so on IPv6's where its scheduler has
+        an IPv6 address, as over tcp, which serves both; others reach it through the interface that leads there."""
+        host = ensure_ip(self.ip) if self.ip else None
+        scheduler = scheduler_host(self.comm_handler)
+        if host not in (None, "0.0.0.0", "::") or not scheduler:
+            return host
+        scheduler = await address_of(scheduler)
+        ipv6 = ":" in scheduler
+        if host is None and ipv6:
+            host = "::"
+        if self.default_host is None and ipv6 == (host == "::"):
+            self.default_host = ip_towards(scheduler)
+        return host
 
     def stop(self) -> None:
         """Take no more peers; those that are connected stay."""
