@@ -386,6 +386,7 @@ bool hws__uworker_ep_add(struct hws__uworker *u, struct hws__endpoint *ep)
 {
     if (u->role == HWS__ISOLATED) {
         u->only = ep;
+        u->only_cause = HWS_OK;
         return true;
     }
     if (2 * (u->ep_count + 1) > u->ep_slots) {
@@ -415,6 +416,7 @@ void hws__uworker_ep_remove(struct hws__uworker *u, struct hws__endpoint *ep)
 
     if (u->role == HWS__ISOLATED) {
         u->only = NULL;
+        u->only_cause = ep->failed ? ep->status : ep->peer_closed ? HWS_E_PEER_CLOSED : HWS_OK;
         return;
     }
     if (u->ep_slots == 0) {

@@ -74,6 +74,7 @@ struct hws__uworker {
     struct hws__list cuts;      /* endpoints whose UCX part is still to be closed, see late_cut.h */
     struct hws__list answers;   /* of remote memory access, that UCX sends */
     struct hws__endpoint *only; /* isolated: its endpoint, or null while it is a spare */
+    int32_t only_cause;         /* why that failed, once it is gone; 0: it did not */
     struct hws__endpoint **eps; /* shared: open addressing by ucp_ep_h */
     uint32_t ep_slots, ep_count;
     struct hws__pairings pairings; /* for addresses */

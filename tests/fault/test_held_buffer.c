@@ -65,7 +65,8 @@ static int32_t send_one(hws_id endpoint, int i, hws_id *op)
     }
 }
 
-static void ends_with_the_peer(int cancelled)
+/* `of_worker`: the receives are posted on the worker, from whichever peer. */
+static void ends_with_the_peer(int cancelled, int of_worker)
 {
     hws_am_opts told = {
         .struct_size = sizeof(told), .flags = HWS_AM_BUFFER, .sink = {.callback = on_message}};
@@ -83,7 +84,9 @@ static void ends_with_the_peer(int cancelled)
     t_spawn(&c, args);
     UNTIL(&pair, t_record_find(&pair.record[1], HWS_EVENT_ACCEPTED, 0, 0, &seen));
     for (int i = 0; i < RECEIVES; i++) {
-        CHECK_OK(hws_tag_recv(seen.event.source, place[i], LONG, TAG, UINT64_MAX, NULL, &op[i]));
+        hws_id source = of_worker ? pair.worker[1] : seen.event.source;
+
+        CHECK_OK(hws_tag_recv(source, place[i], LONG, TAG, UINT64_MAX, NULL, &op[i]));
     }
     for (int i = RECEIVES; i < RECEIVES + SENDS; i++) {
         CHECK_OK(send_one(seen.event.source, i, &op[i]));
@@ -124,8 +127,10 @@ int main(int argc, char **argv)
         puts("SKIP: what a killed process leaves open is a leak to the address sanitizer");
         return 77;
     }
-    ends_with_the_peer(0);
-    ends_with_the_peer(1);
+    for (int of_worker = 0; of_worker < 2; of_worker++) {
+        ends_with_the_peer(0, of_worker);
+        ends_with_the_peer(1, of_worker);
+    }
     puts("ok");
     return 0;
 }
