@@ -170,10 +170,28 @@ const hws_multi_detail *hws__multi_hand_out(struct hws__multi *x)
     return &x->detail;
 }
 
+/* UCX cancels what comes from a peer that is gone, perhaps before it tells that the peer is. */
+static int32_t cause(const struct hws__multi *x, const struct hws__op *op, int32_t code)
+{
+    const struct hws__endpoint *ep = x->message->ep;
+    bool same = ep->obj.id == x->message->ep_id;
+
+    if (op->wanted != 0) {
+        return op->wanted;
+    }
+    if (same && ep->failed && code != HWS_E_TOO_BIG) {
+        return ep->status;
+    }
+    if (code != HWS_E_CANCELED) {
+        return code;
+    }
+    return same && !ep->closing && !ep->peer_closed ? HWS_E_CONNECTION_RESET
+                                                    : hws__op_held_cause(op, op->uworker, code);
+}
+
 void hws__multi_end(struct hws__multi *x, int32_t code)
 {
     struct hws__op *op = x->op;
-    struct hws__endpoint *ep = x->message->ep;
 
     if (x->undone != NULL) {
         code = hws__undo_multi_fetched(x, code);
@@ -182,11 +200,7 @@ void hws__multi_end(struct hws__multi *x, int32_t code)
     x->op = NULL;
     hws__list_remove(&x->link);
     if (code < 0) {
-        bool same = ep->obj.id == x->message->ep_id;
-
-        code = op->wanted != 0                               ? op->wanted
-               : same && ep->failed && code != HWS_E_TOO_BIG ? ep->status
-                                                             : code;
+        code = cause(x, op, code);
     }
     if (code == HWS_OK && x->ours) {
         op->record = hws__multi_hand_out(x);

@@ -34,8 +34,7 @@ int32_t hws__op_cause(const struct hws__op *op, int32_t code)
     return op->wanted != 0 ? op->wanted : endpoint_cause(op->ep, code);
 }
 
-/* The same of one that `u` holds: a receive of the worker has no endpoint, but its message came by one. */
-static int32_t held_cause(const struct hws__op *op, const struct hws__uworker *u, int32_t code)
+int32_t hws__op_held_cause(const struct hws__op *op, const struct hws__uworker *u, int32_t code)
 {
     if (op->ep != NULL || op->wanted != 0 || code >= 0) {
         return hws__op_cause(op, code);
@@ -90,8 +89,8 @@ void hws__op_ucx_done(void *request, ucs_status_t status, void *user_data)
     if (op->multi != NULL) {
         code = hws__undo_fetched(op, code);
     }
-    hws__op_finish_now(op,
-                       code < 0 || perhaps_dropped(op) ? held_cause(op, op->uworker, code) : code);
+    hws__op_finish_now(
+        op, code < 0 || perhaps_dropped(op) ? hws__op_held_cause(op, op->uworker, code) : code);
 }
 
 void *hws__op_keep_iov(const struct hws__post *p, struct hws__op *op)
@@ -133,7 +132,7 @@ static void end_orphans(struct hws__list *ops, const struct hws__uworker *u)
             if (others && op->kind != HWS_EVENT_TAG_RECV) {
                 hws__multi_orphan(op);
             }
-            hws__op_finish(op, held_cause(op, u, HWS_E_CANCELED));
+            hws__op_finish(op, hws__op_held_cause(op, u, HWS_E_CANCELED));
             next = others ? ops->next : next;
         }
     }
