@@ -6,7 +6,7 @@
 
 help:
 	@echo "make demo      install what is missing, build, copy 1 GiB between two processes, run a Dask job"
-	@echo "make test      the same set-up; release on both UCX builds, ASan+UBSan and TSan (50 minutes on two cores)"
+	@echo "make test      the same set-up; release on both UCX builds, ASan+UBSan and TSan (an hour on two cores)"
 	@echo "make test-all  adds clang, all sanitizers on everything, and the long runs"
 	@echo "make test-pythons  the Python binding on each CPython from 3.11 on that is here"
 	@echo "make soak      the long runs only"
