@@ -5,7 +5,7 @@ A case gives what was measured, the ratio or None, the goal, whether it is met, 
 
 import statistics
 
-from harness import MIB
+from harness import MIB, at_least
 
 
 def latency(limit, added=None, times=1):
@@ -58,13 +58,7 @@ def rate(limit, figure, times=1):
         ratio = result["ratio"]
         mine, raw = (statistics.median(r[side][figure] for r in result["rounds"]) for side in ("hawser", "raw"))
         unit, scale = ("M/s", 1e6) if figure == "rate_overall" else ("GB/s", 1e9 / MIB)
-        return (
-            f"{mine / scale:.2f} {unit}, raw {raw / scale:.2f}",
-            ratio,
-            f">= {limit}",
-            ratio["median"] >= limit,
-            result,
-        )
+        return at_least(limit, f"{mine / scale:.2f} {unit}, raw {raw / scale:.2f}", ratio, result)
 
     return case
 
@@ -80,12 +74,6 @@ def plan(limit):
             statistics.median(r[side]["bandwidth_overall"] for r in result["rounds"]) for side in ("hawser", "raw")
         )
         ratio = result["ratio"]
-        return (
-            f"{mine * MIB / 1e9:.2f} GB/s, raw puts {raw * MIB / 1e9:.2f}",
-            ratio,
-            f">= {limit}",
-            ratio["median"] >= limit,
-            result,
-        )
+        return at_least(limit, f"{mine * MIB / 1e9:.2f} GB/s, raw puts {raw * MIB / 1e9:.2f}", ratio, result)
 
     return case

@@ -55,3 +55,13 @@ class Bench:
 
 def spread(values):
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+def at_most(goal, text, ratio, details):
+    """What a case gives whose ratio must not be above its goal."""
+    return text, ratio, f"<= {goal}", ratio["median"] <= goal, details
+
+
+def at_least(goal, text, ratio, details):
+    """What a case gives whose ratio must not be below its goal."""
+    return text, ratio, f">= {goal}", ratio["median"] >= goal, details

@@ -10,7 +10,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from harness import MIB, Skip, spread
+from harness import MIB, Skip, at_least, at_most, spread
 
 
 def two_threads(bench):
@@ -22,13 +22,7 @@ def two_threads(bench):
         rates.append((one, two))
     one, two = (statistics.median(r[i] for r in rates) for i in (0, 1))
     ratio = spread(ratios)
-    return (
-        f"{two / 1e6:.2f} M/s in all, one thread {one / 1e6:.2f}",
-        ratio,
-        ">= 1.2",
-        ratio["median"] >= 1.2,
-        {"rounds": rates},
-    )
+    return at_least(1.2, f"{two / 1e6:.2f} M/s in all, one thread {one / 1e6:.2f}", ratio, {"rounds": rates})
 
 
 def second_thread(bench):
@@ -127,22 +121,10 @@ def multi(what, goal):
         am, many = (statistics.median(r[k] for r in rounds) for k in ("am_ns", "multi_ns"))
         if what != "bandwidth":
             ratio = spread([r["multi_ns"] / r["am_ns"] for r in rounds])
-            return (
-                f"{many:.0f} ns, one message {am:.0f}",
-                ratio,
-                f"<= {goal}",
-                ratio["median"] <= goal,
-                {"rounds": rounds},
-            )
+            return at_most(goal, f"{many:.0f} ns, one message {am:.0f}", ratio, {"rounds": rounds})
         ratio = spread([r["am_ns"] / r["multi_ns"] for r in rounds])
         mine, one = (64 * MIB / ns for ns in (many, am))
-        return (
-            f"{mine:.2f} GB/s, one message {one:.2f}",
-            ratio,
-            f">= {goal}",
-            ratio["median"] >= goal,
-            {"rounds": rounds},
-        )
+        return at_least(goal, f"{mine:.2f} GB/s, one message {one:.2f}", ratio, {"rounds": rounds})
 
     return case
 
@@ -156,7 +138,7 @@ def credits(bench, count, *options):
     on, off = (statistics.median(r[k] for r in rounds) for k in ("on", "off"))
     ratio = spread([r["on"] / r["off"] for r in rounds])
     text = f"{on / 1e6:.2f} M/s, without {off / 1e6:.2f}"
-    return text, ratio, ">= 0.95", ratio["median"] >= 0.95, {"rounds": rounds}
+    return at_least(0.95, text, ratio, {"rounds": rounds})
 
 
 def connections(bench, *arguments):

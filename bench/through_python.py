@@ -10,7 +10,7 @@ import os
 import statistics
 import sys
 
-from harness import Skip, spread
+from harness import Skip, at_least, spread
 
 
 def python(bench):
@@ -71,7 +71,7 @@ def python_streams(bench):
     seconds = python_pingpong(bench, 200000, "--way", "await", "--way", "streams")
     ratio = spread([s / a for a, s in zip(seconds["await"], seconds["streams"], strict=True)])
     mine, streams = (statistics.median(seconds[k]) for k in ("await", "streams"))
-    return (f"{mine * 1e9:.0f} ns, streams {streams * 1e6:.1f} us", ratio, ">= 100", ratio["median"] >= 100, seconds)
+    return at_least(100, f"{mine * 1e9:.0f} ns, streams {streams * 1e6:.1f} us", ratio, seconds)
 
 
 # How many times as long others must take as which of ours.
@@ -114,12 +114,6 @@ def python_pair(program, mine, other, goal, scale, unit):
         rounds = python_program(bench, program, "--rounds", bench.rounds, *arguments)["rounds"]
         ratio = spread([r[mine] / r[other] for r in rounds])
         here, there = (statistics.median(r[k] for r in rounds) / scale for k in (mine, other))
-        return (
-            f"{here:.3g} {unit}, {other} {there:.3g}",
-            ratio,
-            f">= {goal}",
-            ratio["median"] >= goal,
-            {"rounds": rounds},
-        )
+        return at_least(goal, f"{here:.3g} {unit}, {other} {there:.3g}", ratio, {"rounds": rounds})
 
     return case

@@ -174,19 +174,17 @@ const hws_multi_detail *hws__multi_hand_out(struct hws__multi *x)
 static int32_t cause(const struct hws__multi *x, const struct hws__op *op, int32_t code)
 {
     const struct hws__endpoint *ep = x->message->ep;
-    bool same = ep->obj.id == x->message->ep_id;
 
-    if (op->wanted != 0) {
-        return op->wanted;
+    if (op->wanted != 0 || code == HWS_E_TOO_BIG) {
+        return op->wanted != 0 ? op->wanted : code;
     }
-    if (same && ep->failed && code != HWS_E_TOO_BIG) {
-        return ep->status;
+    if (ep->obj.id != x->message->ep_id) {
+        return hws__op_held_cause(op, code);
     }
-    if (code != HWS_E_CANCELED) {
-        return code;
+    if (code == HWS_E_CANCELED && !ep->failed && !ep->closing && !ep->peer_closed) {
+        return HWS_E_CONNECTION_RESET;
     }
-    return same && !ep->closing && !ep->peer_closed ? HWS_E_CONNECTION_RESET
-                                                    : hws__op_held_cause(op, op->uworker, code);
+    return hws__endpoint_cause(ep, code);
 }
 
 void hws__multi_end(struct hws__multi *x, int32_t code)

@@ -242,8 +242,10 @@ uint64_t hws__op_expire(struct hws__worker *w, uint64_t now);
 
 /** What an operation that UCX ended with an error ends with: what asked for it, or the endpoint's failure. */
 int32_t hws__op_cause(const struct hws__op *op, int32_t code);
-/** The same of one that `u` holds: a receive of the worker has no endpoint, but its message came by one. */
-int32_t hws__op_held_cause(const struct hws__op *op, const struct hws__uworker *u, int32_t code);
+/** The same of one that UCX holds: a receive of the worker has no endpoint, but its message came by one. */
+int32_t hws__op_held_cause(const struct hws__op *op, int32_t code);
+/** What an error of UCX's on an endpoint (null: none) means: its failure, or the peer's goodbye. */
+int32_t hws__endpoint_cause(const struct hws__endpoint *ep, int32_t code);
 /** UCX's send and receive callbacks end here. */
 void hws__op_ucx_done(void *request, ucs_status_t status, void *user_data);
 

@@ -16,9 +16,9 @@ static bool is_end(int32_t code)
     return code == HWS_E_CONNECTION_RESET || code == HWS_E_KEEPALIVE || code == HWS_E_CANCELED;
 }
 
-/* An error of UCX's on an endpoint that failed is the failure's. A peer that said goodbye lets go of what it was sent;
- * where that did not get here before its end did, it was the goodbye all the same. */
-static int32_t endpoint_cause(const struct hws__endpoint *ep, int32_t code)
+/* A peer that said goodbye lets go of what it was sent; where that did not get here before its end did, it was the goodbye
+ * all the same. */
+int32_t hws__endpoint_cause(const struct hws__endpoint *ep, int32_t code)
 {
     if (code >= 0 || ep == NULL) {
         return code;
@@ -31,15 +31,17 @@ static int32_t endpoint_cause(const struct hws__endpoint *ep, int32_t code)
 
 int32_t hws__op_cause(const struct hws__op *op, int32_t code)
 {
-    return op->wanted != 0 ? op->wanted : endpoint_cause(op->ep, code);
+    return op->wanted != 0 ? op->wanted : hws__endpoint_cause(op->ep, code);
 }
 
-int32_t hws__op_held_cause(const struct hws__op *op, const struct hws__uworker *u, int32_t code)
+int32_t hws__op_held_cause(const struct hws__op *op, int32_t code)
 {
+    const struct hws__uworker *u = op->uworker;
+
     if (op->ep != NULL || op->wanted != 0 || code >= 0) {
         return hws__op_cause(op, code);
     }
-    return u->only != NULL      ? endpoint_cause(u->only, code)
+    return u->only != NULL      ? hws__endpoint_cause(u->only, code)
            : u->only_cause != 0 ? u->only_cause
                                 : code;
 }
@@ -89,8 +91,7 @@ void hws__op_ucx_done(void *request, ucs_status_t status, void *user_data)
     if (op->multi != NULL) {
         code = hws__undo_fetched(op, code);
     }
-    hws__op_finish_now(
-        op, code < 0 || perhaps_dropped(op) ? hws__op_held_cause(op, op->uworker, code) : code);
+    hws__op_finish_now(op, code < 0 || perhaps_dropped(op) ? hws__op_held_cause(op, code) : code);
 }
 
 void *hws__op_keep_iov(const struct hws__post *p, struct hws__op *op)
@@ -111,7 +112,7 @@ int32_t hws__op_pending(struct hws__post *p, struct hws__op *op, struct hws__uwo
     }
     if (op->stage == HWS__STAGE_ENDED) {
         op->stage = HWS__STAGE_FREE;
-        p->done_status = endpoint_cause(p->ep, op->status);
+        p->done_status = hws__endpoint_cause(p->ep, op->status);
         return HWS_DONE;
     }
     hws__op_take(p);
@@ -132,7 +133,7 @@ static void end_orphans(struct hws__list *ops, const struct hws__uworker *u)
             if (others && op->kind != HWS_EVENT_TAG_RECV) {
                 hws__multi_orphan(op);
             }
-            hws__op_finish(op, hws__op_held_cause(op, u, HWS_E_CANCELED));
+            hws__op_finish(op, hws__op_held_cause(op, HWS_E_CANCELED));
             next = others ? ops->next : next;
         }
     }

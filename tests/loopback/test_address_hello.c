@@ -7,19 +7,28 @@
 
 #define ALL UINT64_MAX
 
+/* Side 0 has dialled side 1's address: its endpoint, and what side 1 was told of its own. */
+static hws_id dialled(t_pair *pair, t_seen *accepted)
+{
+    t_address b;
+    hws_id client;
+
+    t_pair_listen(pair, NULL);
+    b = t_address_of(pair->worker[1], HWS_ADDRESS_HELLO);
+    client = t_address_dial(pair, 0, &b, 0);
+    UNTIL(pair, t_record_find(&pair->record[1], HWS_EVENT_ACCEPTED, 0, 0, accepted));
+    return client;
+}
+
 /* A peer that vanishes is noticed by the other side; on UCX 1.13.1 by its keepalive, 20 s later. */
 CASE(hello_cut)
 {
     t_pair pair;
-    t_address b;
     hws_id client, server;
     uint64_t start;
     t_seen seen;
 
-    t_pair_listen(&pair, NULL);
-    b = t_address_of(pair.worker[1], HWS_ADDRESS_HELLO);
-    client = t_address_dial(&pair, 0, &b, 0);
-    UNTIL(&pair, t_record_find(&pair.record[1], HWS_EVENT_ACCEPTED, 0, 0, &seen));
+    client = dialled(&pair, &seen);
     server = seen.event.source;
     CHECK_OK(hws_abort(client));
     start = t_now();
@@ -35,16 +44,12 @@ CASE(hello_cut)
 CASE(hello)
 {
     t_pair pair;
-    t_address b;
     hws_id client, server, recv = 0, send = 0;
     hws_segment s = {.base = (char[]){"segment"}, .length = 8};
     hws_endpoint_info info;
     t_seen seen;
 
-    t_pair_listen(&pair, NULL);
-    b = t_address_of(pair.worker[1], HWS_ADDRESS_HELLO);
-    client = t_address_dial(&pair, 0, &b, 0);
-    UNTIL(&pair, t_record_find(&pair.record[1], HWS_EVENT_ACCEPTED, 0, 0, &seen));
+    client = dialled(&pair, &seen);
     server = seen.event.source;
     CHECK_EQ(seen.event.op, 0);
     info = t_endpoint_info(server);
