@@ -1,11 +1,13 @@
 #include "bundle.h"
 #include "am.h"
+#include "bundle_record.h"
 #include "endpoint.h"
 #include "error.h"
 #include "exit.h"
 #include "hello.h"
 #include "job.h"
 #include "progress.h"
+#include "rest.h"
 #include "tag.h"
 #include "time.h"
 #include "ucx_loader.h"
@@ -13,22 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** A message in a bundle: its data follows, then the next record at a multiple of 8. */
-struct record {
-    uint64_t tag; /* or id of an active message */
-    uint32_t length;
-    uint32_t kind; /* HWS_EVENT_* of its sender */
-};
-
 struct bundle_memory {
     struct hws__uworker *u; /* that sends it */
     char data[HWS__BUNDLE_BYTES];
 };
-
-static uint32_t record_bytes(uint64_t length)
-{
-    return (uint32_t)(sizeof(struct record) + ((length + 7) & ~UINT64_C(7)));
-}
 
 /* ---- Sending --------------------------------------------------------------------------------- */
 
@@ -254,7 +244,7 @@ bool hws__bundle_add(struct hws__endpoint *ep, uint32_t kind, uint64_t tag, cons
                      uint64_t length)
 {
     struct hws__bundle *b = &ep->bundle;
-    struct record *r;
+    struct hws__record *r;
 
     if (ep->worker->bundles.burst <= HWS__BUNDLE_AFTER) {
         if (ep->worker->bundles.burst == HWS__BUNDLE_TIMED) {
@@ -263,35 +253,22 @@ bool hws__bundle_add(struct hws__endpoint *ep, uint32_t kind, uint64_t tag, cons
         return false;
     }
     if (b->used != 0 &&
-        (length > HWS__BUNDLE_MESSAGE || b->used + record_bytes(length) > HWS__BUNDLE_BYTES)) {
+        (length > HWS__BUNDLE_MESSAGE || b->used + hws__record_bytes(length) > HWS__BUNDLE_BYTES)) {
         bundle_send(ep);
     }
     if (length > HWS__BUNDLE_MESSAGE || (b->used == 0 && !begin(ep))) {
         return false;
     }
-    r = (struct record *)(void *)(b->memory->data + b->used);
-    *r = (struct record){.tag = tag, .length = (uint32_t)length, .kind = kind};
+    r = (struct hws__record *)(void *)(b->memory->data + b->used);
+    *r = (struct hws__record){.tag = tag, .length = (uint32_t)length, .kind = kind};
     if (length != 0) {
         memcpy(r + 1, data, length);
     }
-    b->used += record_bytes(length);
+    b->used += hws__record_bytes(length);
     return true;
 }
 
 /* ---- Receiving ------------------------------------------------------------------------------- */
-
-/* How long the record at `at` is, with its data; 0: it is none. */
-static size_t record_at(struct record *r, const char *at, size_t left)
-{
-    size_t length;
-
-    if (left < sizeof *r) {
-        return 0;
-    }
-    memcpy(r, at, sizeof *r);
-    length = r->length <= HWS__BUNDLE_MESSAGE ? record_bytes(r->length) : SIZE_MAX;
-    return length <= left ? length : 0;
-}
 
 /* Callbacks that take long: those of the other messages come after the sweep, where they take turns with all else. */
 static void look_at_calls(struct hws__worker *w)
@@ -308,7 +285,8 @@ ucs_status_t hws__bundle_cb(void *arg, const void *header, size_t header_length,
     struct hws__uworker *u = arg;
     struct hws__endpoint *ep = hws__am_sender(u, param);
     char *at = data;
-    struct record r;
+    bool mixed = false;
+    struct hws__record r;
     size_t n;
 
     (void)header;
@@ -317,8 +295,14 @@ ucs_status_t hws__bundle_cb(void *arg, const void *header, size_t header_length,
         HWS__COUNT(u->worker, am_dropped, 1);
         return UCS_OK;
     }
-    for (; ep->hello_done && (n = record_at(&r, at, length)) != 0; at += n, length -= n) {
+    for (; ep->hello_done && (n = hws__record_at(&r, at, length)) != 0; at += n, length -= n) {
         if (r.kind == HWS_EVENT_TAG_SEND) {
+            if (!mixed && hws__rest_may(ep)) {
+                if (hws__rest_keep(ep, at, length)) {
+                    return UCS_OK;
+                }
+                mixed = true;
+            }
             hws__tag_arrived(ep, u, r.tag, at + sizeof r, r.length, 0);
         } else if (r.kind == HWS_EVENT_AM_SEND && r.tag <= HWS_AM_ID_MAX) {
             hws__am_arrived(u, ep, (uint32_t)r.tag, NULL, 0, at + sizeof r, r.length, 0);

@@ -7,6 +7,7 @@
 #include "hello.h"
 #include "multi.h"
 #include "progress.h"
+#include "rest.h"
 #include "rma.h"
 
 void hws__endpoint_end_matching(struct hws__endpoint *ep, int32_t status)
@@ -67,6 +68,7 @@ void hws__endpoint_finish(struct hws__endpoint *ep)
     struct hws__list notices;
     bool silent = ep->silent;
 
+    hws__rests_drop(ep);
     while (!hws__list_empty(&ep->scope.arrived)) {
         hws__message_release(hws__container(ep->scope.arrived.next, struct hws__message, order_ep));
     }

@@ -10,6 +10,7 @@ void hws__scope_init(struct hws__scope *s)
     atomic_init(&s->bytes, 0);
     hws__list_init(&s->masked_receives);
     hws__list_init(&s->arrived);
+    hws__list_init(&s->rests);
     for (unsigned i = 0; i < HWS__BUCKETS; i++) {
         hws__list_init(&s->exact[i]);
         hws__list_init(&s->by_tag[i]);
@@ -64,17 +65,6 @@ struct hws__op *hws__match_first(struct hws__scope *ep, struct hws__scope *worke
     return worker->receives != 0 ? first_receive(worker, tag, op) : op;
 }
 
-/* `bytes` modulo 2^64: what was counted is taken off by its negative.
- * ORDER: relaxed, by load and store: there is one writer, and a reader takes the figure as it is. */
-static void count(struct hws__scope *s, int32_t messages, uint64_t bytes)
-{
-    uint32_t n = atomic_load_explicit(&s->messages, memory_order_relaxed);
-    uint64_t b = atomic_load_explicit(&s->bytes, memory_order_relaxed);
-
-    atomic_store_explicit(&s->messages, n + (uint32_t)messages, memory_order_relaxed);
-    atomic_store_explicit(&s->bytes, b + bytes, memory_order_relaxed);
-}
-
 /* Before which node of a list it waits; `at`: of the node in a message. */
 static struct hws__list *place_of(const struct hws__message *m, struct hws__list *head, size_t at)
 {
@@ -96,10 +86,13 @@ void hws__match_wait(struct hws__scope *ep, struct hws__scope *worker, struct hw
 {
     uint32_t b = hws__bucket(m->tag);
 
+    if (!m->returned && !hws__list_empty(&worker->rests)) {
+        hws__rests_unpack(worker, true);
+    }
     m->scope_ep = ep;
     m->scope_worker = worker;
-    count(ep, 1, 0);
-    count(worker, 1, m->length);
+    hws__scope_count(ep, 1, 0);
+    hws__scope_count(worker, 1, m->length);
     WAIT_IN(m, &ep->arrived, order_ep);
     WAIT_IN(m, &ep->by_tag[b], tag_ep);
     WAIT_IN(m, &worker->arrived, order_worker);
@@ -111,8 +104,8 @@ void hws__match_unwait(struct hws__message *m)
     if (m->scope_ep == NULL) {
         return;
     }
-    count(m->scope_ep, -1, 0);
-    count(m->scope_worker, -1, 0 - m->length);
+    hws__scope_count(m->scope_ep, -1, 0);
+    hws__scope_count(m->scope_worker, -1, 0 - m->length);
     hws__credit_taken(m);
     m->scope_ep = NULL;
     hws__list_remove(&m->order_ep);
@@ -123,6 +116,18 @@ void hws__match_unwait(struct hws__message *m)
 
 struct hws__message *hws__match_find(struct hws__scope *s, bool of_worker, uint64_t tag,
                                      uint64_t mask)
+{
+    struct hws__message *m = hws__match_listed(s, of_worker, tag, mask);
+
+    if (m == NULL && !hws__list_empty(&s->rests)) {
+        hws__rests_unpack(s, of_worker);
+        m = hws__match_listed(s, of_worker, tag, mask);
+    }
+    return m;
+}
+
+struct hws__message *hws__match_listed(struct hws__scope *s, bool of_worker, uint64_t tag,
+                                       uint64_t mask)
 {
     bool exact = mask == UINT64_MAX;
     struct hws__list *head = exact ? &s->by_tag[hws__bucket(tag)] : &s->arrived;
@@ -161,6 +166,9 @@ static void release_from(struct hws__list *head, struct hws__list *n)
 
 void hws__match_lose(struct hws__scope *ep, bool (*lost)(const struct hws__message *))
 {
+    if (!hws__list_empty(&ep->rests)) {
+        hws__rests_unpack(ep, false);
+    }
     for (unsigned i = 0; i < HWS__BUCKETS; i++) {
         struct hws__list *head = &ep->by_tag[i], *before = head;
 

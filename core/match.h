@@ -18,10 +18,11 @@
 struct hws__message;
 
 struct hws__scope {
-    uint32_t receives; /* posted, exact or not */
-    uint32_t masked;   /* of these with a mask */
+    uint32_t receives;      /* posted, exact or not */
+    uint32_t masked;        /* of these with a mask */
+    struct hws__list rests; /* see rest.h; behind `arrived` */
     /* Written by the worker's owner, read by anybody's hws_stats_get(). */
-    _Atomic uint32_t messages; /* waiting */
+    _Atomic uint32_t messages; /* waiting, with those in `rests` */
     _Atomic uint64_t bytes;    /* of the messages */
     struct hws__list masked_receives;
     struct hws__list arrived; /* messages in order of arrival */
@@ -30,6 +31,19 @@ struct hws__scope {
 };
 
 void hws__scope_init(struct hws__scope *s);
+
+/**
+ * So many more messages wait, or fewer. `bytes` modulo 2^64: what was counted is taken off by its negative. Owner only.
+ * ORDER: relaxed, by load and store: there is one writer, and a reader takes the figure as it is.
+ */
+static inline void hws__scope_count(struct hws__scope *s, int32_t messages, uint64_t bytes)
+{
+    uint32_t n = atomic_load_explicit(&s->messages, memory_order_relaxed);
+    uint64_t b = atomic_load_explicit(&s->bytes, memory_order_relaxed);
+
+    atomic_store_explicit(&s->messages, n + (uint32_t)messages, memory_order_relaxed);
+    atomic_store_explicit(&s->bytes, b + bytes, memory_order_relaxed);
+}
 
 static inline uint32_t hws__bucket(uint64_t tag)
 {
@@ -75,5 +89,12 @@ void hws__match_lose(struct hws__scope *ep, bool (*lost)(const struct hws__messa
 /** The first waiting message that matches, left where it is; null if none. */
 struct hws__message *hws__match_find(struct hws__scope *s, bool of_worker, uint64_t tag,
                                      uint64_t mask);
+/** The same, and nothing is done about rests: there may be a message in them. */
+struct hws__message *hws__match_listed(struct hws__scope *s, bool of_worker, uint64_t tag,
+                                       uint64_t mask);
+/**
+ * The rests of the worker become messages that wait (rest.c). There are some, one of them in this scope. Owner only.
+ */
+void hws__rests_unpack(struct hws__scope *s, bool of_worker);
 
 #endif

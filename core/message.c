@@ -65,8 +65,8 @@ hws_id hws__message_publish(struct hws__message *m)
     return hws__obj_publish(&hws__objects, &m->obj);
 }
 
-int hws__message_fill(struct hws__message *m, struct hws__uworker *u, void *data, uint64_t length,
-                      uint64_t recv_attr)
+int hws__message_fill(struct hws__message *m, struct hws__uworker *u, const void *data,
+                      uint64_t length, uint64_t recv_attr)
 {
     /* A header that does not fit has memory of its own and leaves the room to the data. */
     uint64_t used = m->header_length <= HWS__MESSAGE_INLINE ? m->header_length : 0;
@@ -77,7 +77,7 @@ int hws__message_fill(struct hws__message *m, struct hws__uworker *u, void *data
         ((recv_attr & UCP_AM_RECV_ATTR_FLAG_DATA) && length > HWS__MESSAGE_INLINE - used)) {
         m->rndv = (recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
         m->data = m->rndv ? NULL : data;
-        m->desc = data;
+        m->desc = (void *)(uintptr_t)data;
         m->uworker = u;
         hws__list_append(&u->held, &m->held);
         return UCS_INPROGRESS;

@@ -60,8 +60,8 @@ hws_id hws__message_publish(struct hws__message *m);
  * Copy the data out of UCX's hands (or anybody's, if `recv_attr` is 0), or note that UCX keeps it for us.
  * @return UCS_OK, UCS_INPROGRESS (UCX keeps it) or UCS_ERR_NO_MEMORY
  */
-int hws__message_fill(struct hws__message *m, struct hws__uworker *u, void *data, uint64_t length,
-                      uint64_t recv_attr);
+int hws__message_fill(struct hws__message *m, struct hws__uworker *u, const void *data,
+                      uint64_t length, uint64_t recv_attr);
 /** Give it back, with whatever it holds. Owner only. */
 void hws__message_release(struct hws__message *m);
 /**

@@ -6,6 +6,7 @@
 #include "progress.h"
 #include "quick.h"
 #include "raw.h"
+#include "rest.h"
 #include "options.h"
 #include "ucx_loader.h"
 #include "undo.h"
@@ -167,55 +168,81 @@ static ucs_status_t meet(struct hws__op *op, struct hws__uworker *u, uint64_t ta
     return UCS_OK;
 }
 
+/* What has come becomes a message of its own. Null: no memory, and the endpoint has failed. */
+static struct hws__message *keep(struct hws__endpoint *ep, struct hws__uworker *u, uint64_t tag,
+                                 const void *data, uint64_t length, uint64_t attr,
+                                 ucs_status_t *told)
+{
+    struct hws__message *m = hws__message_take(ep->worker, HWS_KIND_MESSAGE);
+
+    if (m != NULL) {
+        m->ep = ep;
+        m->ep_id = ep->obj.id;
+        m->tag = tag;
+        *told = (ucs_status_t)hws__message_fill(m, u, data, length, attr);
+        if (*told != UCS_ERR_NO_MEMORY) {
+            return m;
+        }
+        hws__message_release(m);
+    }
+    *told = UCS_OK;
+    hws__endpoint_lost(ep, "an unexpected message");
+    return NULL;
+}
+
+static void wait_for_receive(struct hws__endpoint *ep, struct hws__message *m)
+{
+    hws__match_wait(&ep->scope, &ep->worker->scope, m);
+    hws__credit_hold(m, HWS__CREDIT_TAG, m->length);
+}
+
+bool hws__tag_wait(struct hws__endpoint *ep, uint64_t tag, const char *data, uint64_t length)
+{
+    ucs_status_t told;
+    struct hws__message *m = keep(ep, NULL, tag, data, length, 0, &told);
+
+    if (m != NULL) {
+        wait_for_receive(ep, m);
+    }
+    return m != NULL;
+}
+
 ucs_status_t hws__tag_arrived(struct hws__endpoint *ep, struct hws__uworker *u, uint64_t tag,
                               void *data, uint64_t length, uint64_t attr)
 {
     struct hws__worker *w = u->worker;
     struct hws__message *m;
     struct hws__op *op;
-    int s;
+    ucs_status_t told;
 
     hws__flow_add(&ep->traffic.in[HWS_TRAFFIC_TAG], length);
     op = hws__match_arrived(&ep->scope, &w->scope, tag);
     if (op != NULL || (ep->closing && (attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0)) {
         HWS__CREDIT_TOOK(ep, HWS__CREDIT_TAG, length);
     }
-    if (op == NULL && ep->closing && (attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0) {
-        return UCS_OK; /* nobody will take it, and the peer may want to send the rest */
+    if (op == NULL && (attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0 &&
+        (ep->closing /* nobody will take it, and the peer may want to send more */ ||
+         (!hws__list_empty(&ep->scope.rests) && hws__rest_add(ep, tag, data, length)))) {
+        return UCS_OK;
     }
     if (op != NULL && (op->flags & HWS_OP_TAKE) == 0) {
         return meet(op, u, tag, data, length, attr);
     }
-    if ((m = hws__message_take(w, HWS_KIND_MESSAGE)) == NULL) {
-        hws__endpoint_lost(ep, "an unexpected message");
-        goto out_of_memory;
-    }
-    m->ep = ep;
-    m->ep_id = ep->obj.id;
-    m->tag = tag;
-    s = hws__message_fill(m, u, data, length, attr);
-    if (s == UCS_ERR_NO_MEMORY) {
-        hws__message_release(m);
-        hws__endpoint_lost(ep, "an unexpected message");
-        goto out_of_memory;
-    }
-    if (op != NULL) {
+    m = keep(ep, u, tag, data, length, attr, &told);
+    if (op == NULL) {
+        if (m != NULL) {
+            wait_for_receive(ep, m);
+        }
+    } else if (m == NULL) {
+        hws__op_finish(op, HWS_E_NO_MEMORY);
+    } else {
         op->source = hws__message_publish(m);
         op->done_tag = tag;
         op->done_length = length;
         op->event_flags = m->rndv ? HWS_EVENT_FLAG_RNDV : 0;
         hws__op_finish(op, HWS_OK);
-    } else {
-        hws__match_wait(&ep->scope, &w->scope, m);
-        hws__credit_hold(m, HWS__CREDIT_TAG, length);
     }
-    return (ucs_status_t)s;
-
-out_of_memory:
-    if (op != NULL) {
-        hws__op_finish(op, HWS_E_NO_MEMORY);
-    }
-    return UCS_OK;
+    return told;
 }
 
 ucs_status_t hws__tag_cb(void *arg, const void *header, size_t header_length, void *data,
@@ -371,27 +398,41 @@ static int32_t recv_run(struct hws__post *p)
     return HWS_OK;
 }
 
+static void tell_result(struct hws__endpoint *ep, uint64_t tag, uint64_t length,
+                        const hws_op_opts *opts)
+{
+    if (opts->result != NULL) {
+        hws__quick_result((struct hws__quick){.endpoint = ep->obj.id,
+                                              .kind = HWS_EVENT_TAG_RECV,
+                                              .tag = tag,
+                                              .length = length,
+                                              .ep = ep},
+                          opts);
+    }
+}
+
 /* Under ownership: a message that is there as a whole goes into the buffer. False: there is none. */
 static __attribute__((noinline)) bool take_arrived(struct hws__endpoint *ep, void *buffer,
                                                    uint64_t length, uint64_t tag, uint64_t mask,
                                                    const hws_op_opts *opts)
 {
-    struct hws__message *m = hws__match_find(&ep->scope, false, tag, mask);
+    struct hws__message *m = hws__match_listed(&ep->scope, false, tag, mask);
+    struct hws__record r;
 
-    if (m == NULL || m->rndv || m->length > length || (m->data == NULL && m->length != 0)) {
+    if (m == NULL) {
+        if (!hws__rest_take(ep, buffer, length, tag, mask, &r)) {
+            return false;
+        }
+        tell_result(ep, r.tag, r.length, opts);
+        return true;
+    }
+    if (m->rndv || m->length > length || (m->data == NULL && m->length != 0)) {
         return false;
     }
     if (m->length != 0) {
         memcpy(buffer, m->data, m->length);
     }
-    if (opts->result != NULL) {
-        hws__quick_result((struct hws__quick){.endpoint = m->ep_id,
-                                              .kind = HWS_EVENT_TAG_RECV,
-                                              .tag = m->tag,
-                                              .length = m->length,
-                                              .ep = ep},
-                          opts);
-    }
+    tell_result(ep, m->tag, m->length, opts);
     hws__message_release(m);
     return true;
 }

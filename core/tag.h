@@ -14,6 +14,10 @@ ucs_status_t hws__tag_cb(void *arg, const void *header, size_t header_length, vo
 /** A message with this tag has come. What UCX must hear. */
 ucs_status_t hws__tag_arrived(struct hws__endpoint *ep, struct hws__uworker *u, uint64_t tag,
                               void *data, uint64_t length, uint64_t attr);
+/**
+ * A small message that nobody wants yet waits for its receive. False: no memory, and the endpoint has failed. Owner only.
+ */
+bool hws__tag_wait(struct hws__endpoint *ep, uint64_t tag, const char *data, uint64_t length);
 /** Receive a waiting or held message with a posting. Consumes the message if it succeeds. */
 int32_t hws__message_to(struct hws__post *p, struct hws__message *m);
 /** The same of a posted receive, taken out of matching. Owner only, outside UCX callbacks. */

@@ -2,6 +2,7 @@
 #include "fuzz/fuzz.h"
 #include "multi.h"
 #include "progress.h"
+#include "rest.h"
 #include "support/check.h"
 #include "ucx_loader.h"
 
@@ -206,6 +207,15 @@ void stub_swept(struct stub *s)
     hws__disown(s->worker, nested);
 }
 
+static void drop_messages(struct hws__scope *of_endpoint)
+{
+    struct hws__list *arrived = &of_endpoint->arrived;
+
+    while (!hws__list_empty(arrived)) {
+        hws__message_release(hws__container(arrived->next, struct hws__message, order_ep));
+    }
+}
+
 void stub_forget(struct stub *s, struct hws__endpoint *ep)
 {
     struct hws__worker *w = s->worker;
@@ -223,10 +233,9 @@ void stub_forget(struct stub *s, struct hws__endpoint *ep)
     }
     hws__disown(w, nested);
     stub_swept(s);
-    while (!hws__list_empty(&ep->multi_scope.arrived)) {
-        hws__message_release(
-            hws__container(ep->multi_scope.arrived.next, struct hws__message, order_ep));
-    }
+    hws__rests_drop(ep);
+    drop_messages(&ep->scope);
+    drop_messages(&ep->multi_scope);
     while (!hws__list_empty(&w->kept)) {
         hws__message_release(hws__container(w->kept.next, struct hws__message, kept));
     }

@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-enum { RECEIVES = 1, CLOSING = 2 };
+enum { RECEIVES = 1, CLOSING = 2, TAKES = 4 };
 
 static void received(void *arg, const hws_event *event)
 {
@@ -33,6 +33,15 @@ static void post_receives(const struct hws__endpoint *ep)
         (void)hws_tag_recv(ep->obj.id, into[i], sizeof into[i], i, i % 2 ? UINT64_MAX : 0, &opts,
                            NULL);
     }
+}
+
+/* One more receive, which may find a message that is there already. */
+static void take(const struct hws__endpoint *ep, uint64_t tag, uint64_t mask)
+{
+    static char into[64];
+    hws_op_opts opts = {.struct_size = sizeof opts, .flags = HWS_OP_INLINE, .callback = received};
+
+    (void)hws_tag_recv(ep->obj.id, into, sizeof into, tag, mask, &opts, NULL);
 }
 
 void fuzz_one(const unsigned char *data, size_t size)
@@ -57,6 +66,9 @@ void fuzz_one(const unsigned char *data, size_t size)
             CHECK_EQ(ep->status, HWS_E_PROTOCOL);
         }
         stub_swept(s);
+        if (state & TAKES) {
+            take(ep, state >> 3, state & 64 ? UINT64_MAX : 0);
+        }
     }
     hws__endpoint_end_matching(ep, HWS_E_CONNECTION_RESET);
     stub_swept(s);
