@@ -285,9 +285,8 @@ ucs_status_t hws__bundle_cb(void *arg, const void *header, size_t header_length,
     struct hws__uworker *u = arg;
     struct hws__endpoint *ep = hws__am_sender(u, param);
     char *at = data;
-    bool mixed = false;
     struct hws__record r;
-    size_t n;
+    size_t n, kept;
 
     (void)header;
     if (ep == NULL || !ep->hello_done || header_length != 0 ||
@@ -297,13 +296,11 @@ ucs_status_t hws__bundle_cb(void *arg, const void *header, size_t header_length,
     }
     for (; ep->hello_done && (n = hws__record_at(&r, at, length)) != 0; at += n, length -= n) {
         if (r.kind == HWS_EVENT_TAG_SEND) {
-            if (!mixed && hws__rest_may(ep)) {
-                if (hws__rest_keep(ep, at, length)) {
-                    return UCS_OK;
-                }
-                mixed = true;
+            if ((kept = hws__rest_keep(ep, at, length)) != 0) {
+                n = kept;
+            } else {
+                hws__tag_arrived(ep, u, r.tag, at + sizeof r, r.length, 0);
             }
-            hws__tag_arrived(ep, u, r.tag, at + sizeof r, r.length, 0);
         } else if (r.kind == HWS_EVENT_AM_SEND && r.tag <= HWS_AM_ID_MAX) {
             hws__am_arrived(u, ep, (uint32_t)r.tag, NULL, 0, at + sizeof r, r.length, 0);
             look_at_calls(u->worker);

@@ -3,18 +3,23 @@
 #include "progress.h"
 #include "tag.h"
 
-/* Messages in the records, and their bytes; 0: not all are tagged messages. */
-static uint32_t count_tagged(const char *at, size_t length, uint64_t *bytes)
+/* Tagged messages that nobody waits for, from the first record on; their bytes, and those of their data. */
+static uint32_t count_unwanted(struct hws__endpoint *ep, const char *at, size_t length,
+                               size_t *taken, uint64_t *bytes)
 {
+    struct hws__worker *w = ep->worker;
+    bool wanted = (ep->scope.receives | w->scope.receives) != 0;
     struct hws__record r;
     uint32_t messages = 0;
     size_t n;
 
-    for (*bytes = 0; length != 0; at += n, length -= n) {
-        if ((n = hws__record_at(&r, at, length)) == 0 || r.kind != HWS_EVENT_TAG_SEND) {
-            return 0;
+    for (*taken = *bytes = 0; (n = hws__record_at(&r, at, length)) != 0; at += n, length -= n) {
+        if (r.kind != HWS_EVENT_TAG_SEND ||
+            (wanted && hws__match_first(&ep->scope, &w->scope, r.tag) != NULL)) {
+            break;
         }
         messages++;
+        *taken += n;
         *bytes += r.length;
     }
     return messages;
@@ -41,19 +46,20 @@ static struct hws__rest *rest_make(struct hws__endpoint *ep, size_t length, uint
     return rest;
 }
 
-bool hws__rest_keep(struct hws__endpoint *ep, const char *records, size_t length)
+size_t hws__rest_keep(struct hws__endpoint *ep, const char *records, size_t length)
 {
     uint64_t bytes;
-    uint32_t messages = count_tagged(records, length, &bytes);
+    size_t taken;
+    uint32_t messages = ep->closing ? 0 : count_unwanted(ep, records, length, &taken, &bytes);
     struct hws__rest *rest;
 
-    if (messages == 0 || (rest = rest_make(ep, length, messages, bytes)) == NULL) {
-        return false;
+    if (messages == 0 || (rest = rest_make(ep, taken, messages, bytes)) == NULL) {
+        return 0;
     }
-    memcpy(rest->records, records, length);
+    memcpy(rest->records, records, taken);
     ep->traffic.in[HWS_TRAFFIC_TAG].count += messages;
     ep->traffic.in[HWS_TRAFFIC_TAG].bytes += bytes;
-    return true;
+    return taken;
 }
 
 bool hws__rest_add(struct hws__endpoint *ep, uint64_t tag, const void *data, uint64_t length)

@@ -3,9 +3,9 @@
  * memory. A burst brings more messages than its receiver has posted receives; to make a hws__message of each, for a
  * receive that is posted a moment later, takes longer than all else that is done for it.
  *
- * Rests are behind all messages that wait at their endpoint, and are there only while neither the endpoint nor its
- * worker has a receive posted. A receive takes the next message out of them; whatever else looks for messages, or lets
- * one wait, makes messages that wait of all that the worker has. In credits and statistics they are that already.
+ * Rests are behind all messages that wait at their endpoint, and no receive is posted that could take one of them. A
+ * receive takes the next message out of them; whatever else looks for messages, posts a receive, or lets a message wait,
+ * makes messages that wait of all that the worker has. In credits and statistics they are that already.
  */
 #ifndef HWS_CORE_REST_H
 #define HWS_CORE_REST_H
@@ -20,13 +20,12 @@ struct hws__rest {
     char records[];
 };
 
-/** Whether nobody waits for what comes now. */
-static inline bool hws__rest_may(const struct hws__endpoint *ep)
-{
-    return (ep->scope.receives | ep->worker->scope.receives) == 0 && !ep->closing;
-}
-/** Put records of a bundle aside if that may be. False: they are not all tagged messages, or no memory. Owner only. */
-bool hws__rest_keep(struct hws__endpoint *ep, const char *records, size_t length);
+/**
+ * Put records of a bundle aside, from the first on as long as they are tagged messages that nobody waits for. Owner
+ * only.
+ * @return their bytes; 0: none, or no memory
+ */
+size_t hws__rest_keep(struct hws__endpoint *ep, const char *records, size_t length);
 /** A message that came alone, behind those that rest at its endpoint. False: it must wait. Owner only. */
 bool hws__rest_add(struct hws__endpoint *ep, uint64_t tag, const void *data, uint64_t length);
 /** One message fewer. Owner only. */

@@ -12,7 +12,17 @@
 
 #include <string.h>
 
-enum { CLIENTS = 2, MOST = 400, LARGEST = 300, TAGS = 3, OF_CLIENT = 16, SEEDS = 12, STEPS = 150 };
+enum {
+    CLIENTS = 2,
+    EARLY = 3,
+    MOST = 400,
+    LARGEST = 300,
+    TAGS = 3,
+    OF_CLIENT = 16,
+    NEVER = 99,
+    SEEDS = 12,
+    STEPS = 150
+};
 
 #define ALL UINT64_MAX
 
@@ -43,9 +53,21 @@ struct line {
     int count;
 };
 
+/* A receive that is posted before its message is sent. */
+struct early {
+    hws_id op; /* 0: none */
+    hws_id source;
+    uint64_t tag;
+    uint64_t posted; /* earlier ones are less */
+    bool met;
+    struct sent is;
+    char data[LARGEST];
+};
+
 struct model {
     t_pair pair;
     struct line line[CLIENTS];
+    struct early early[EARLY];
     uint64_t random, seed;
     int rested; /* looks at which messages rested */
 };
@@ -84,6 +106,63 @@ static uint64_t tag_of(struct model *m, uint64_t client)
     return client * OF_CLIENT + draw(m, TAGS);
 }
 
+/* Which of a line is next for a receive; -1: none. */
+static int next_of(const struct line *l, uint64_t tag, uint64_t mask)
+{
+    for (int i = 0; i < l->count; i++) {
+        if (((l->waiting[i].tag ^ tag) & mask) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* A receive of a tag of which nothing waits, now and then of one that never comes. */
+static void post_early(struct model *m)
+{
+    struct early *e = &m->early[draw(m, EARLY)];
+    uint64_t client = draw(m, CLIENTS), tag = draw(m, 4) ? tag_of(m, client) : NEVER;
+    struct line *l = &m->line[client];
+
+    if (e->op == 0 && next_of(l, tag, ALL) < 0) {
+        e->source = draw(m, 2) ? l->at : m->pair.worker[1];
+        e->tag = tag;
+        e->met = false;
+        e->posted = m->seed++;
+        CHECK_OK(hws_tag_recv(e->source, e->data, LARGEST, tag, ALL, NULL, &e->op));
+    }
+}
+
+/* The receive that was posted first of those that take a message; null: none. */
+static struct early *met_by(struct model *m, const struct line *l, uint64_t tag)
+{
+    struct early *first = NULL;
+
+    for (int i = 0; i < EARLY; i++) {
+        struct early *e = &m->early[i];
+
+        if (e->op != 0 && !e->met && e->tag == tag &&
+            (e->source == l->at || e->source == m->pair.worker[1]) &&
+            (first == NULL || e->posted < first->posted)) {
+            first = e;
+        }
+    }
+    return first;
+}
+
+static void check_early(struct model *m)
+{
+    for (int i = 0; i < EARLY; i++) {
+        struct early *e = &m->early[i];
+
+        if (e->op != 0 && e->met) {
+            CHECK_EQ(WAIT_OK(&m->pair, e->op).length, e->is.length);
+            CHECK_FILLED(e->data, e->is.length, e->is.seed);
+            e->op = 0;
+        }
+    }
+}
+
 /* A burst of one tag or of all; all of it arrives, and is counted. */
 static void send_burst(struct model *m)
 {
@@ -92,7 +171,8 @@ static void send_burst(struct model *m)
     bool mixed = draw(m, 2);
 
     for (uint64_t i = 0; i < n && l->count < MOST; i++) {
-        struct sent *s = &l->waiting[l->count++];
+        struct sent *s = &l->waiting[l->count];
+        struct early *e;
         char data[LARGEST];
         int32_t r;
 
@@ -103,6 +183,12 @@ static void send_burst(struct model *m)
         hurry(m->pair.worker[0]);
         r = hws_tag_send(l->from, data, s->length, s->tag, &at_once, NULL);
         CHECK(r == HWS_OK || r == HWS_DONE);
+        if ((e = met_by(m, l, s->tag)) != NULL) {
+            e->met = true;
+            e->is = *s;
+        } else {
+            l->count++;
+        }
         if (r == HWS_OK) { /* UCX still needs the buffer, which ends here */
             UNTIL(&m->pair, t_stats(l->from).ops_pending == 0);
         }
@@ -111,17 +197,7 @@ static void send_burst(struct model *m)
     UNTIL(&m->pair, t_stats(m->pair.worker[1]).unexpected == n);
     CHECK_EQ(t_stats(m->pair.worker[1]).unexpected_bytes, bytes);
     m->rested += rests(l->at);
-}
-
-/* Which of a line is next for a receive; -1: none. */
-static int next_of(const struct line *l, uint64_t tag, uint64_t mask)
-{
-    for (int i = 0; i < l->count; i++) {
-        if (((l->waiting[i].tag ^ tag) & mask) == 0) {
-            return i;
-        }
-    }
-    return -1;
+    check_early(m);
 }
 
 static void remove_at(struct line *l, int i)
@@ -222,6 +298,16 @@ static void open_model(struct model *m, uint32_t flags)
     t_pair_connect(&m->pair, &opts, &m->line[1].from, &m->line[1].at);
 }
 
+static void end_early(struct model *m)
+{
+    for (int i = 0; i < EARLY; i++) {
+        if (m->early[i].op != 0) {
+            CHECK_OK(hws_cancel(m->early[i].op));
+            CHECK_EQ(WAIT(&m->pair, m->early[i].op).status, HWS_E_CANCELED);
+        }
+    }
+}
+
 /* 20 receives in a row now and then: what rests is taken one by one. */
 static void run_steps(struct model *m)
 {
@@ -229,6 +315,7 @@ static void run_steps(struct model *m)
         uint64_t what = draw(m, 10), bytes, n;
 
         if (what < 2) {
+            post_early(m);
             send_burst(m);
         } else if (what < 3) {
             probe(m);
@@ -253,6 +340,7 @@ CASE_BOTH(whatever_receives_them)
         run_steps(&m);
     }
     CHECK(m.rested > 0);
+    end_early(&m);
     t_pair_close(&m.pair); /* with what is left */
 }
 
