@@ -41,7 +41,8 @@ int32_t hws_context_open(const hws_context_opts *opts, hws_id *out)
         return hws__fail(hws__obj_missing(&hws__objects), 0, "no context is free");
     }
     hws__list_init(&c->memories);
-    hws__list_init(&c->tcp);
+    hws__list_init(&c->tcp[0]);
+    hws__list_init(&c->tcp[1]);
     c->host = hws__host_hash();
     c->network = hws__host_network();
     if ((r = hws__context_options_read(c, &o, &profile)) < 0 ||

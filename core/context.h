@@ -18,6 +18,7 @@ struct hws__tcp_context {
     struct hws__list link;
     ucp_context_h ucx;
     struct hws__devices devices; /* that it has */
+    bool own;                    /* it has UCX's own tags, see hws__context_own() */
     uint32_t users;
 };
 
@@ -26,11 +27,13 @@ struct hws__context {
     /* LOCK: before a queue's, never while owning more than one worker. Zero is unlocked; never
      * destroyed, since others may take it late. */
     pthread_mutex_t lock;
-    ucp_context_h ucx;           /* everything */
+    ucp_context_h ucx;           /* all transports */
+    int profile;                 /* that it was made with */
     struct hws__devices devices; /* that `ucx` has */
-    struct hws__list tcp;        /* hws__tcp_context, the one in use first; lock */
+    struct hws__list tcp[2];     /* hws__tcp_context by `own`, the one in use first; lock */
     _Atomic bool bridges;        /* a peer is behind one: those in `tcp` take them from now on */
     ucp_context_h shm;           /* made when first needed, see hws__context_shm() */
+    ucp_context_h own;           /* made when first needed, see hws__context_own() */
     char **config;               /* the user's pairs */
     uint64_t host;               /* hws__host_hash() */
     uint32_t network;            /* hws__host_network() */
@@ -68,8 +71,9 @@ struct hws__context *hws__context_find(hws_id id, int32_t *error);
 /**
  * The UCX context without shared memory that has the devices of now, made if needed; null on failure. It stays until
  * hws__tcp_context_leave(). Background thread.
+ * @param own  with UCX's own tags, see hws__context_own()
  */
-struct hws__tcp_context *hws__tcp_context_take(struct hws__context *c);
+struct hws__tcp_context *hws__tcp_context_take(struct hws__context *c, bool own);
 void hws__tcp_context_leave(struct hws__context *c, struct hws__tcp_context *t);
 /** hws__device_towards(); a bridge is one of those that the next hws__tcp_context_take() gives. */
 enum hws__device hws__context_device_towards(struct hws__context *c,
@@ -81,6 +85,17 @@ enum hws__device hws__context_device_towards(struct hws__context *c,
  * Else, or if the user chooses the transports or UCX's own remote access, the one with everything.
  */
 ucp_context_h hws__context_shm(struct hws__context *c);
+/** Whether every UCX context has UCX's own tags: without shared memory all connections share UCX workers. */
+static inline bool hws__context_all_own(const struct hws__context *c)
+{
+    return c->ucx_rma || (c->flags & HWS_CONTEXT_NO_SHARED_MEMORY) != 0;
+}
+/**
+ * The UCX context for raw endpoints, made if needed, null on failure: it has UCX's own tags besides. Those are a third of
+ * the kinds of messages that UCX has, and for each kind it asks the kernel about each network device, when a UCX worker
+ * is made, when a connection starts or stops using TCP, and when the UCX worker ends.
+ */
+ucp_context_h hws__context_own(struct hws__context *c);
 int32_t hws__context_close(hws_id id);
 /**
  * Whether connections of an address family can be made. UCX's TCP interfaces have one family each,

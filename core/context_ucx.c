@@ -17,12 +17,15 @@
  * the best speed then, though the peer may not be behind it. */
 #define ALL_DEVICES "CM_USE_ALL_DEVICES"
 
-static uint64_t ucx_features(const struct hws__context *c)
+/* own: UCX's own tags, which plain UCX programs use. They may come to any UCX worker of a context without shared
+ * memory. */
+static uint64_t ucx_features(const struct hws__context *c, bool own)
 {
     uint64_t features = c->features;
 
-    /* TAG is for raw endpoints; AM carries everything else; WAKEUP lets idle workers sleep. */
-    return UCP_FEATURE_AM | UCP_FEATURE_WAKEUP | UCP_FEATURE_TAG |
+    /* AM carries messages between two sides of Hawser; WAKEUP lets idle workers sleep. */
+    return UCP_FEATURE_AM | UCP_FEATURE_WAKEUP |
+           (own || hws__context_all_own(c) ? UCP_FEATURE_TAG : 0) |
            (features & HWS_FEATURE_STREAM ? UCP_FEATURE_STREAM : 0) |
            (c->ucx_rma && (features & HWS_FEATURE_RMA) ? UCP_FEATURE_RMA : 0) |
            (c->ucx_rma && (features & HWS_FEATURE_ATOMIC) ? UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64
@@ -48,12 +51,12 @@ static bool passes_bridges(const struct hws__context *c)
 }
 
 /* more: pairs beside those of the profile, or null; ends with a null key. */
-static int32_t init_ucx(struct hws__context *c, int profile, const struct hws__kv *more,
+static int32_t init_ucx(struct hws__context *c, int profile, bool own, const struct hws__kv *more,
                         ucp_context_h *out)
 {
     ucp_params_t p = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED |
                                     UCP_PARAM_FIELD_NAME,
-                      .features = ucx_features(c),
+                      .features = ucx_features(c, own),
                       .mt_workers_shared = 1,
                       .name = c->name};
     struct hws__words words;
@@ -102,7 +105,7 @@ static void tcp_end(struct hws__tcp_context *t)
     free(t);
 }
 
-static struct hws__tcp_context *tcp_new(struct hws__context *c)
+static struct hws__tcp_context *tcp_new(struct hws__context *c, bool own)
 {
     struct hws__tcp_context *t = calloc(1, sizeof *t);
     bool bridges = atomic_load(&c->bridges);
@@ -113,6 +116,7 @@ static struct hws__tcp_context *tcp_new(struct hws__context *c)
         return NULL;
     }
     hws__list_init(&t->link);
+    t->own = own;
     /* Before UCX does: what comes between is known to it alone. */
     hws__devices_read(&t->devices, bridges || !passes_bridges(c));
     if (bridges && passes_bridges(c)) {
@@ -121,30 +125,31 @@ static struct hws__tcp_context *tcp_new(struct hws__context *c)
     if (hws__ucx_config_user(ALL_DEVICES, (const char *const *)c->config) == NULL) {
         more[n++] = (struct hws__kv){ALL_DEVICES, "n"};
     }
-    if (init_ucx(c, HWS__PROFILE_TCP, more, &t->ucx) < 0) {
+    if (init_ucx(c, HWS__PROFILE_TCP, own, more, &t->ucx) < 0) {
         free(t);
         return NULL;
     }
     return t;
 }
 
-static struct hws__tcp_context *tcp_first(struct hws__context *c)
+static struct hws__tcp_context *tcp_first(struct hws__context *c, bool own)
 {
-    return hws__list_empty(&c->tcp) ? NULL
-                                    : hws__container(c->tcp.next, struct hws__tcp_context, link);
+    struct hws__list *all = &c->tcp[own];
+
+    return hws__list_empty(all) ? NULL : hws__container(all->next, struct hws__tcp_context, link);
 }
 
-struct hws__tcp_context *hws__tcp_context_take(struct hws__context *c)
+struct hws__tcp_context *hws__tcp_context_take(struct hws__context *c, bool own)
 {
     struct hws__tcp_context *t, *last;
 
     pthread_mutex_lock(&c->lock);
-    t = last = tcp_first(c);
+    t = last = tcp_first(c, own);
     if (last == NULL || (atomic_load(&c->bridges) && !last->devices.bridges) ||
         hws__devices_more(&last->devices)) {
-        t = tcp_new(c);
+        t = tcp_new(c, own);
         if (t != NULL) {
-            hws__list_push(&c->tcp, &t->link);
+            hws__list_push(&c->tcp[own], &t->link);
         }
         if (t != NULL && last != NULL && last->users == 0) {
             tcp_end(last);
@@ -174,7 +179,7 @@ enum hws__device hws__context_device_towards(struct hws__context *c,
 void hws__tcp_context_leave(struct hws__context *c, struct hws__tcp_context *t)
 {
     pthread_mutex_lock(&c->lock);
-    if (--t->users == 0 && t != tcp_first(c)) {
+    if (--t->users == 0 && t != tcp_first(c, t->own)) {
         tcp_end(t);
     }
     pthread_mutex_unlock(&c->lock);
@@ -184,11 +189,23 @@ ucp_context_h hws__context_shm(struct hws__context *c)
 {
     pthread_mutex_lock(&c->lock);
     if (c->shm == NULL &&
-        (!c->upgrades || c->ucx_rma || init_ucx(c, HWS__PROFILE_SHM, NULL, &c->shm) < 0)) {
+        (!c->upgrades || c->ucx_rma || init_ucx(c, HWS__PROFILE_SHM, false, NULL, &c->shm) < 0)) {
         c->shm = c->ucx; /* for good: keys of one are not for the other */
     }
     pthread_mutex_unlock(&c->lock);
     return c->shm;
+}
+
+ucp_context_h hws__context_own(struct hws__context *c)
+{
+    pthread_mutex_lock(&c->lock);
+    if (c->own == NULL && hws__context_all_own(c)) {
+        c->own = c->ucx;
+    } else if (c->own == NULL) {
+        (void)init_ucx(c, c->profile, true, NULL, &c->own);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return c->own;
 }
 
 int32_t hws__context_ucx_open(struct hws__context *c, int profile)
@@ -197,7 +214,8 @@ int32_t hws__context_ucx_open(struct hws__context *c, int profile)
 
     /* Before UCX does: what comes between is known to it alone. */
     hws__devices_read(&c->devices, !passes_bridges(c));
-    if ((r = init_ucx(c, profile, NULL, &c->ucx)) == HWS_OK) {
+    c->profile = profile;
+    if ((r = init_ucx(c, profile, false, NULL, &c->ucx)) == HWS_OK) {
         c->memory_types = memory_types(c->ucx);
     }
     return r;
@@ -206,8 +224,13 @@ int32_t hws__context_ucx_open(struct hws__context *c, int profile)
 void hws__context_ucx_end(struct hws__context *c)
 {
     hws__ucx_begin();
-    while (!hws__list_empty(&c->tcp)) {
-        tcp_end(tcp_first(c));
+    for (int own = 0; own < 2; own++) {
+        while (!hws__list_empty(&c->tcp[own])) {
+            tcp_end(tcp_first(c, own));
+        }
+    }
+    if (c->own != NULL && c->own != c->ucx) {
+        hws__ucx.ucp_cleanup(c->own);
     }
     if (c->shm != NULL && c->shm != c->ucx) {
         hws__ucx.ucp_cleanup(c->shm);

@@ -19,7 +19,7 @@
 enum want {
     WANT_TCP,
     WANT_SPARE, /* an isolated one, of hws__context_shm() */
-    WANT_FULL   /* an isolated one that is connected by socket address, where spares cannot be */
+    WANT_FULL   /* one of hws__context_own(), for raw endpoints and where spares know no TCP */
 };
 
 struct create_job {
@@ -34,7 +34,8 @@ static enum want want_of(const struct hws__endpoint *ep)
     if (!ep->upgrade.waits && hws__upgrade_by_tcp(ep)) {
         return WANT_TCP;
     }
-    return ep->upgrade.waits || !ep->worker->context->upgrades ? WANT_SPARE : WANT_FULL;
+    return ep->upgrade.waits || !(ep->worker->context->upgrades || ep->raw) ? WANT_SPARE
+                                                                            : WANT_FULL;
 }
 
 /* Take the first endpoint that waits for it off the list; null if none does. */
@@ -145,9 +146,10 @@ static void run_create(struct hws__job *job)
     struct hws__worker *w = j->worker;
 
     j->made = j->want == WANT_TCP
-                  ? hws__uworker_create_tcp(c, HWS__TCP)
+                  ? hws__uworker_create_tcp(c, HWS__TCP, false)
                   : hws__uworker_create(c, HWS__ISOLATED,
-                                        j->want == WANT_SPARE ? hws__context_shm(c) : c->ucx);
+                                        j->want == WANT_SPARE ? hws__context_shm(c)
+                                                              : hws__context_own(c));
     if (j->made == NULL) {
         hws__log(HWS_LOG_WARN, "no UCX worker: out of resources");
         if (j->want != WANT_TCP) {

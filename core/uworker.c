@@ -96,9 +96,9 @@ struct hws__uworker *hws__uworker_create(struct hws__context *c, int role, ucp_c
     return u;
 }
 
-struct hws__uworker *hws__uworker_create_tcp(struct hws__context *c, int role)
+struct hws__uworker *hws__uworker_create_tcp(struct hws__context *c, int role, bool own)
 {
-    struct hws__tcp_context *t = hws__tcp_context_take(c);
+    struct hws__tcp_context *t = hws__tcp_context_take(c, own);
     struct hws__uworker *u = hws__uworker_create(c, role, t != NULL ? t->ucx : NULL);
 
     if (u != NULL) {

@@ -86,8 +86,8 @@ struct hws__uworker {
 
 /** Make one on one of the context's UCX contexts; any thread. Null with the last error set. */
 struct hws__uworker *hws__uworker_create(struct hws__context *c, int role, ucp_context_h context);
-/** The same on one without shared memory that has the devices of now. */
-struct hws__uworker *hws__uworker_create_tcp(struct hws__context *c, int role);
+/** The same on one without shared memory that has the devices of now, see hws__tcp_context_take(). */
+struct hws__uworker *hws__uworker_create_tcp(struct hws__context *c, int role, bool own);
 /** Destroy one that belongs to no worker any more; any thread. */
 void hws__uworker_destroy(struct hws__uworker *u);
 /** Take one out of a worker that never was, and destroy it here. */

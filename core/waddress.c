@@ -66,8 +66,9 @@ static int32_t make(struct hws__worker *w, hws_id id, int kind, bool *nested)
         return hws__fail(HWS_E_CLOSING, id, "the context is closing");
     }
     hws__disown(w, *nested);
-    u = kind == HWS__ADDRESSED_SHM ? hws__uworker_create(c, HWS__ADDRESS_SHM, c->ucx)
-                                   : hws__uworker_create_tcp(c, HWS__ADDRESS);
+    u = kind == HWS__ADDRESSED_SHM
+            ? hws__uworker_create(c, HWS__ADDRESS_SHM, hws__context_own(c))
+            : hws__uworker_create_tcp(c, HWS__ADDRESS, kind < HWS__ADDRESSED_HELLO);
     r = hws__own_call(w, id, nested);
     if (r == HWS_OK && u != NULL) {
         r = install(w, id, kind, u);

@@ -133,7 +133,7 @@ static int32_t open_main(struct hws__worker *w)
     /* Where connections begin by TCP it has the device of each dial only, as who dials. It must look at all devices
      * where those come to it that do: UCX 1.13's peers, RDMA, and plain UCX peers of a context without shared
      * memory. */
-    w->main = c->upgrades && !c->ucx_rma ? hws__uworker_create_tcp(c, HWS__MAIN)
+    w->main = c->upgrades && !c->ucx_rma ? hws__uworker_create_tcp(c, HWS__MAIN, false)
                                          : hws__uworker_create(c, HWS__MAIN, c->ucx);
     if (w->main == NULL) {
         hws_error e = {.struct_size = sizeof e};
