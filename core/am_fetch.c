@@ -38,8 +38,8 @@ static void fetch_ended(struct hws__message *m, ucs_status_t status)
         hws__message_release(m);
         return;
     }
-    if (code < 0 && m->ep != NULL && m->ep->obj.id == m->ep_id && m->ep->failed) {
-        code = m->ep->status;
+    if (m->ep != NULL && m->ep->obj.id == m->ep_id) {
+        code = hws__endpoint_cause(m->ep, code);
     }
     m->rndv = false;
     m->data = m->memory;
@@ -156,7 +156,7 @@ static int32_t am_recv_run(struct hws__post *p)
                          (unsigned long long)m->length);
     }
     p->done_tag = m->tag;
-    r = hws__fetch(p, m->uworker, m->desc, m->length);
+    r = hws__fetch(p, m->uworker, m->desc, m->length, m->ep_id);
     if (r != HWS_E_TOO_MANY) {
         m->desc = NULL;
         m->uworker = NULL;

@@ -170,7 +170,6 @@ const hws_multi_detail *hws__multi_hand_out(struct hws__multi *x)
     return &x->detail;
 }
 
-/* UCX cancels what comes from a peer that is gone, perhaps before it tells that the peer is. */
 static int32_t cause(const struct hws__multi *x, const struct hws__op *op, int32_t code)
 {
     const struct hws__endpoint *ep = x->message->ep;
@@ -180,9 +179,6 @@ static int32_t cause(const struct hws__multi *x, const struct hws__op *op, int32
     }
     if (ep->obj.id != x->message->ep_id) {
         return hws__op_held_cause(op, code);
-    }
-    if (code == HWS_E_CANCELED && !ep->failed && !ep->closing && !ep->peer_closed) {
-        return HWS_E_CONNECTION_RESET;
     }
     return hws__endpoint_cause(ep, code);
 }

@@ -104,6 +104,7 @@ struct hws__op {
     struct hws__rkey *rkey;       /* remote memory access: the key, if UCX uses it */
     struct hws__rma_job *job;     /* remote memory access: its messages that wait, or null */
     struct hws__uworker *uworker; /* that holds it */
+    hws_id from;                  /* while held: whose message is fetched, if `ep` is null; or 0 */
     uint64_t deadline;
     void (*command)(struct hws__worker *, void *); /* a submission that is a command */
     hws_task_fn task_fn;

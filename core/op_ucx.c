@@ -17,7 +17,8 @@ static bool is_end(int32_t code)
 }
 
 /* A peer that said goodbye lets go of what it was sent; where that did not get here before its end did, it was the goodbye
- * all the same. */
+ * all the same. UCX cancels what comes from a peer that is gone, perhaps before it tells that the peer is: nobody asked
+ * for that. */
 int32_t hws__endpoint_cause(const struct hws__endpoint *ep, int32_t code)
 {
     if (code >= 0 || ep == NULL) {
@@ -26,7 +27,12 @@ int32_t hws__endpoint_cause(const struct hws__endpoint *ep, int32_t code)
     if (ep->failed && ep->status != 0) {
         return ep->status;
     }
-    return ep->peer_closed && !ep->closing && is_end(code) ? HWS_E_PEER_CLOSED : code;
+    if (ep->closing || !is_end(code)) {
+        return code;
+    }
+    return ep->peer_closed          ? HWS_E_PEER_CLOSED
+           : code == HWS_E_CANCELED ? HWS_E_CONNECTION_RESET
+                                    : code;
 }
 
 int32_t hws__op_cause(const struct hws__op *op, int32_t code)
@@ -37,9 +43,13 @@ int32_t hws__op_cause(const struct hws__op *op, int32_t code)
 int32_t hws__op_held_cause(const struct hws__op *op, int32_t code)
 {
     const struct hws__uworker *u = op->uworker;
+    const struct hws__endpoint *from;
 
     if (op->ep != NULL || op->wanted != 0 || code >= 0) {
         return hws__op_cause(op, code);
+    }
+    if (op->from != 0 && (from = hws__obj_find(&hws__objects, op->from)) != NULL) {
+        return hws__endpoint_cause(from, code);
     }
     return u->only != NULL      ? hws__endpoint_cause(u->only, code)
            : u->only_cause != 0 ? u->only_cause
@@ -51,6 +61,7 @@ void hws__op_hold(struct hws__op *op, struct hws__uworker *u, void *request)
     op->stage = HWS__STAGE_UCX;
     op->ucx = request;
     op->uworker = u;
+    op->from = 0;
     u->pending++;
     op->worker->pending_ucx++;
 }

@@ -21,7 +21,8 @@ static void fetched(void *request, ucs_status_t status, size_t length, void *use
     hws__op_ucx_done(request, status, op);
 }
 
-int32_t hws__fetch(struct hws__post *p, struct hws__uworker *u, void *desc, uint64_t length)
+int32_t hws__fetch(struct hws__post *p, struct hws__uworker *u, void *desc, uint64_t length,
+                   hws_id from)
 {
     ucp_request_param_t param;
     struct hws__op *op = hws__op_next(p);
@@ -40,10 +41,13 @@ int32_t hws__fetch(struct hws__post *p, struct hws__uworker *u, void *desc, uint
         hws__ucx.ucp_am_recv_data_nbx(u->ucx, desc, hws__op_buffer(p, op), p->length, &param));
     p->done_length = length;
     if (r == HWS_OK) {
+        op->from = from;
         op->source = p->source;
         op->memory_kind = p->opts->memory_kind;
         op->done_length = length;
         op->done_tag = p->done_tag;
+    } else if (r == HWS_DONE) {
+        p->done_status = hws__endpoint_cause(hws__obj_find(&hws__objects, from), p->done_status);
     }
     return r;
 }
@@ -95,7 +99,7 @@ int32_t hws__message_to(struct hws__post *p, struct hws__message *m)
         p->done_status = HWS_E_TRUNCATED;
         r = HWS_DONE;
     } else {
-        r = hws__fetch(p, m->uworker, m->desc, m->length);
+        r = hws__fetch(p, m->uworker, m->desc, m->length, m->ep_id);
         if (r == HWS_E_TOO_MANY) {
             return r;
         }
@@ -128,8 +132,8 @@ void hws__message_meet(struct hws__op *op, struct hws__message *m)
 }
 
 /* A posted receive met a message whose data is at the sender. Returns what UCX must hear. */
-static ucs_status_t meet_rndv(struct hws__op *op, struct hws__uworker *u, void *desc,
-                              uint64_t length)
+static ucs_status_t meet_rndv(struct hws__op *op, struct hws__endpoint *ep, struct hws__uworker *u,
+                              void *desc, uint64_t length)
 {
     hws_op_opts opts;
     struct hws__post p = hws__post_again(op, &opts);
@@ -142,7 +146,7 @@ static ucs_status_t meet_rndv(struct hws__op *op, struct hws__uworker *u, void *
     }
     /* hws__op_posted() takes the operation again, as if it were posted now: leave its lists first. */
     hws__op_leave(op);
-    r = hws__fetch(&p, u, desc, length);
+    r = hws__fetch(&p, u, desc, length, ep->obj.id);
     if (r != HWS_OK) {
         hws__op_rejoin(op);
         hws__op_finish(op, r == HWS_DONE ? p.done_status : r);
@@ -151,8 +155,8 @@ static ucs_status_t meet_rndv(struct hws__op *op, struct hws__uworker *u, void *
 }
 
 /* A posted receive met its message. Returns what UCX must hear. */
-static ucs_status_t meet(struct hws__op *op, struct hws__uworker *u, uint64_t tag, void *data,
-                         uint64_t length, uint64_t attr)
+static ucs_status_t meet(struct hws__op *op, struct hws__endpoint *ep, struct hws__uworker *u,
+                         uint64_t tag, void *data, uint64_t length, uint64_t attr)
 {
     uint32_t flags = atomic_load_explicit(&op->flags, memory_order_relaxed);
     uint64_t room;
@@ -160,7 +164,7 @@ static ucs_status_t meet(struct hws__op *op, struct hws__uworker *u, uint64_t ta
     op->done_tag = tag;
     op->done_length = length;
     if (__builtin_expect((attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0, 0)) {
-        return meet_rndv(op, u, data, length);
+        return meet_rndv(op, ep, u, data, length);
     }
     room = hws__bytes(op->buffer, op->length, flags);
     hws__scatter(op->buffer, op->length, flags, data, length < room ? length : room);
@@ -226,7 +230,7 @@ ucs_status_t hws__tag_arrived(struct hws__endpoint *ep, struct hws__uworker *u, 
         return UCS_OK;
     }
     if (op != NULL && (op->flags & HWS_OP_TAKE) == 0) {
-        return meet(op, u, tag, data, length, attr);
+        return meet(op, ep, u, tag, data, length, attr);
     }
     m = keep(ep, u, tag, data, length, attr, &told);
     if (op == NULL) {

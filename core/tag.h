@@ -28,6 +28,7 @@ void hws__message_meet(struct hws__op *op, struct hws__message *m);
  */
 void hws__message_offer(struct hws__message *m);
 /** Start fetching a rendezvous descriptor into the posting's buffer. */
-int32_t hws__fetch(struct hws__post *p, struct hws__uworker *u, void *desc, uint64_t length);
+int32_t hws__fetch(struct hws__post *p, struct hws__uworker *u, void *desc, uint64_t length,
+                   hws_id from);
 
 #endif
