@@ -78,7 +78,7 @@ static int32_t fetch_run(struct hws__post *p)
     if (!hws__multi_start(x)) {
         return hws__multi_wait(p, x);
     }
-    p->done_status = x->status;
+    p->done_status = hws__multi_status(x);
     hws__message_release(m);
     return HWS_DONE;
 }

@@ -170,6 +170,15 @@ const hws_multi_detail *hws__multi_hand_out(struct hws__multi *x)
     return &x->detail;
 }
 
+int32_t hws__multi_status(const struct hws__multi *x)
+{
+    const struct hws__endpoint *ep = x->message->ep;
+
+    return x->status < 0 && x->status != HWS_E_TOO_BIG && ep->obj.id == x->message->ep_id
+               ? hws__endpoint_cause(ep, x->status)
+               : x->status;
+}
+
 static int32_t cause(const struct hws__multi *x, const struct hws__op *op, int32_t code)
 {
     const struct hws__endpoint *ep = x->message->ep;

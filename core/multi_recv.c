@@ -67,7 +67,7 @@ int32_t hws__multi_to(struct hws__post *p, struct hws__multi *x, const struct hw
             return hws__multi_wait(p, x);
         }
         if (x->status < 0) {
-            return done_failed(p, x, x->status);
+            return done_failed(p, x, hws__multi_status(x));
         }
         hws__list_remove(&x->link);
     }

@@ -33,6 +33,8 @@ bool hws__multi_start(struct hws__multi *x);
 void hws__multi_hold(struct hws__op *op, struct hws__multi *x);
 /** The same with the operation of a posting, which must be at hand. */
 int32_t hws__multi_wait(struct hws__post *p, struct hws__multi *x);
+/** How far it has come: HWS_OK, or what the failure of UCX's that ended it means. */
+int32_t hws__multi_status(const struct hws__multi *x);
 /** The operation that has waited is over, one way or the other. */
 void hws__multi_end(struct hws__multi *x, int32_t code);
 /** Received: the buffer is the user's. */
