@@ -147,8 +147,11 @@ static int32_t am_recv_run(struct hws__post *p)
     if (m == NULL) {
         return hws__id_error(&hws__objects, p->tag, HWS_KIND_BUFFER);
     }
+    if (!m->rndv && m->data == NULL && m->length != 0) {
+        return hws__fail(HWS_E_CONNECTION_RESET, p->tag, "the data was at a peer that is gone");
+    }
     if (!m->rndv || m->desc == NULL) {
-        return hws__fail(HWS_E_IN_USE, p->tag, "the data was fetched, or the peer is gone");
+        return hws__fail(HWS_E_IN_USE, p->tag, "the data was fetched");
     }
     p->source = m->ep_id;
     if (m->length > hws__bytes(p->buffer, p->length, p->opts->flags)) {

@@ -1096,7 +1096,7 @@ HWS_API int32_t hws_am_send(hws_id endpoint, uint32_t am_id, const void *header,
  * Fetch the data of a message told of with HWS_EVENT_FLAG_RNDV.
  * @param buffer_id  hws_am_detail.buffer; its header stays valid until it is closed
  * @param length     bytes that fit (entries with HWS_OP_IOV); less than the data: HWS_E_TRUNCATED
- * @return 0, HWS_DONE, HWS_E_IN_USE if it was fetched already
+ * @return 0, HWS_DONE, HWS_E_IN_USE if it was fetched already, HWS_E_CONNECTION_RESET if the sender is gone
  * @thread any  @blocks no  @owns `buffer` is the library's until the final event  @since 0.1
  * @ucx ucp_am_recv_data_nbx
  */

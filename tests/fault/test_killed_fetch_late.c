@@ -58,7 +58,8 @@ static int32_t fetch(hws_id message, hws_id *op)
                         : hws_am_recv(buffer, memory, LENGTH, NULL, op);
 }
 
-/* `before`: fetching begins, and this often progress is made, before the peer is killed; 0: it begins after its end. */
+/* `before`: fetching begins, and this often progress is made, before the peer is killed; 0: it begins after its end;
+ * less: long after that, when nothing of UCX's is left of it. */
 static void fetch_from_the_killed(t_pair *pair, uint32_t flags, int tagged, int before)
 {
     char port[16], kind[16], how[16];
@@ -77,7 +78,7 @@ static void fetch_from_the_killed(t_pair *pair, uint32_t flags, int tagged, int 
     UNTIL(pair, t_record_find(&pair->record[1], HWS_EVENT_ACCEPTED, 0, 0, &seen));
     peer = seen.event.source;
     UNTIL(pair, tagged ? hws_tag_probe(peer, TAG, UINT64_MAX, NULL, &message) == 0 : buffer != 0);
-    if (before != 0) {
+    if (before > 0) {
         code = fetch(message, &op);
         for (int i = 0; i < before; i++) {
             hws_worker_progress(pair->worker[1]);
@@ -86,7 +87,10 @@ static void fetch_from_the_killed(t_pair *pair, uint32_t flags, int tagged, int 
     t_kill(&c, SIGKILL);
     CHECK_EQ(t_join(&c), 256 + SIGKILL);
     UNTIL(pair, t_record_find(&pair->record[1], HWS_EVENT_DISCONNECTED, peer, 0, &seen));
-    if (before == 0) {
+    if (before < 0) {
+        t_pair_idle(pair, T_SECOND / 2);
+    }
+    if (before <= 0) {
         code = fetch(message, &op);
     }
     code = end_of(pair, code, op);
@@ -116,7 +120,7 @@ int main(int argc, char **argv)
     t_pair_open(&pair, NULL);
     CHECK_OK(hws_am_handler(pair.worker[1], AM_ID, &am));
     for (int way = 0; way < 4; way++) {
-        for (int before = 0; before < ROUNDS; before++) {
+        for (int before = -1; before < ROUNDS; before++) {
             fetch_from_the_killed(&pair, way & 1 ? HWS_ENDPOINT_TCP_ONLY : 0, way >> 1, before);
         }
     }

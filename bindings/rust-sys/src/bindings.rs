@@ -1672,7 +1672,7 @@ unsafe extern "C" {
 
     /// Fetch the data of a message told of with HWS_EVENT_FLAG_RNDV.
     ///
-    /// Threads: any. Blocks: no. Owns: `buffer` is the library's until the final event. Returns: 0, HWS_DONE, HWS_E_IN_USE if it was fetched already.
+    /// Threads: any. Blocks: no. Owns: `buffer` is the library's until the final event. Returns: 0, HWS_DONE, HWS_E_IN_USE if it was fetched already, HWS_E_CONNECTION_RESET if the sender is gone.
     pub fn hws_am_recv(buffer_id: hws_id, buffer: *mut c_void, length: u64, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
 
     /// The largest header of an active message on this worker, in bytes.
