@@ -220,10 +220,10 @@ void hws__credit_on_ask(struct hws__endpoint *ep, uint32_t sort, uint64_t tag)
 
 void hws__credit_on_none(struct hws__endpoint *ep, uint32_t sort, hws_id receive)
 {
-    struct hws__op *op = hws__op_find(receive);
+    /* It may have ended while the peer's answer was on its way: whoever waited for it gives it back just now. */
+    struct hws__op *op = hws__op_find_open(ep->worker, receive);
 
-    if (op != NULL && op->worker == ep->worker && op->stage == HWS__STAGE_MATCHING &&
-        op->credit_asked == ep->obj.id) {
+    if (op != NULL && op->stage == HWS__STAGE_MATCHING && op->credit_asked == ep->obj.id) {
         op->credit_asked = 0;
         hws__credit_recall(ep->worker, op->ep, sort, op);
     }

@@ -129,7 +129,8 @@ static void on_atomic(struct hws__endpoint *ep, const struct hws__rma_msg *m)
 static struct hws__op *asked(const struct hws__endpoint *ep, const struct hws__rma_msg *m,
                              uint32_t kind)
 {
-    struct hws__op *op = hws__id_kind(m->op) == HWS_KIND_OP ? hws__op_find(m->op) : NULL;
+    struct hws__op *op =
+        hws__id_kind(m->op) == HWS_KIND_OP ? hws__op_find_open(ep->worker, m->op) : NULL;
 
     return op != NULL && op->ep == ep && op->kind == kind && op->mask == HWS__RMA_ASKED &&
                    (op->stage == HWS__STAGE_OWN || op->stage == HWS__STAGE_UCX)
