@@ -3,7 +3,8 @@
 #include "progress.h"
 #include "tag.h"
 
-/* Tagged messages that nobody waits for, from the first record on; their bytes, and those of their data. */
+/* Tagged messages that nobody waits for, from the first record on, of a bundle at most; their bytes, and those of their
+ * data. */
 static uint32_t count_unwanted(struct hws__endpoint *ep, const char *at, size_t length,
                                size_t *taken, uint64_t *bytes)
 {
@@ -14,7 +15,7 @@ static uint32_t count_unwanted(struct hws__endpoint *ep, const char *at, size_t 
     size_t n;
 
     for (*taken = *bytes = 0; (n = hws__record_at(&r, at, length)) != 0; at += n, length -= n) {
-        if (r.kind != HWS_EVENT_TAG_SEND ||
+        if (r.kind != HWS_EVENT_TAG_SEND || *taken + n > HWS__BUNDLE_BYTES ||
             (wanted && hws__match_first(&ep->scope, &w->scope, r.tag) != NULL)) {
             break;
         }
@@ -107,17 +108,22 @@ void hws__rest_took(struct hws__rest *rest, const struct hws__record *r)
     HWS__CREDIT_TOOK(ep, HWS__CREDIT_TAG, r->length);
 }
 
-/* Its messages wait like those that came alone. Without memory for one the endpoint is lost, and the others with it. */
+/*
+ * Its messages wait like those that came alone. Without memory for one the endpoint is lost, and all that rests behind
+ * that one with it: it would be received in its place.
+ */
 static void unpack(struct hws__rest *rest)
 {
-    bool lost = false;
     struct hws__record r;
 
     while (hws__record_at(&r, rest->records + rest->at, rest->end - rest->at) != 0) {
         const char *data = rest->records + rest->at + sizeof r;
 
         leave(rest, &r);
-        lost = lost || !hws__tag_wait(rest->ep, r.tag, data, r.length);
+        if (!hws__tag_wait(rest->ep, r.tag, data, r.length)) {
+            hws__rests_drop(rest->ep);
+            return;
+        }
     }
     give_up(rest);
 }

@@ -211,6 +211,17 @@ bool hws__tag_wait(struct hws__endpoint *ep, uint64_t tag, const char *data, uin
     return m != NULL;
 }
 
+/* What rests was there before. False: there was no memory for it, and what comes behind is lost, too. */
+static bool unpack_rests(struct hws__endpoint *ep)
+{
+    struct hws__scope *all = &ep->worker->scope;
+
+    if (!hws__list_empty(&all->rests)) {
+        hws__rests_unpack(all, true);
+    }
+    return ep->hello_done;
+}
+
 ucs_status_t hws__tag_arrived(struct hws__endpoint *ep, struct hws__uworker *u, uint64_t tag,
                               void *data, uint64_t length, uint64_t attr)
 {
@@ -231,6 +242,9 @@ ucs_status_t hws__tag_arrived(struct hws__endpoint *ep, struct hws__uworker *u, 
     }
     if (op != NULL && (op->flags & HWS_OP_TAKE) == 0) {
         return meet(op, ep, u, tag, data, length, attr);
+    }
+    if (op == NULL && !unpack_rests(ep)) {
+        return UCS_OK;
     }
     m = keep(ep, u, tag, data, length, attr, &told);
     if (op == NULL) {

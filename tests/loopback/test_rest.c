@@ -3,12 +3,12 @@
  *
  * INTERNAL TIMEOUT: 180
  */
+#include "support/burst.h"
 #include "support/cases.h"
 #include "support/credit.h"
 #include "support/inject.h"
 
-#include "rest.h"
-#include "time.h"
+#include "bundle_record.h"
 
 #include <string.h>
 
@@ -28,17 +28,6 @@ enum {
 
 static const hws_op_opts at_once = {.struct_size = sizeof(at_once),
                                     .flags = HWS_OP_INLINE | HWS_OP_DETACHED};
-
-/* What is sent now is a burst, however slow the machine is: as if no time had passed since it began. */
-static void hurry(hws_id worker)
-{
-    struct hws__worker *w = hws__obj_find(&hws__objects, worker);
-    bool nested = hws__own(w);
-
-    w->bundles.timed_at = hws__now();
-    w->bundles.timed_burst = 0;
-    hws__disown(w, nested);
-}
 
 /* ---- Against a model ------------------------------------------------------------------------- */
 
@@ -68,8 +57,9 @@ struct model {
     t_pair pair;
     struct line line[CLIENTS];
     struct early early[EARLY];
-    uint64_t random, seed;
-    int rested; /* looks at which messages rested */
+    uint64_t posted;              /* early receives */
+    uint64_t random, seed, bytes; /* the next one's seed: how many were sent, of so many bytes */
+    int rested;                   /* looks at which messages rested */
 };
 
 static uint64_t draw(struct model *m, uint64_t below)
@@ -89,15 +79,6 @@ static uint64_t waiting(const struct model *m, uint64_t *bytes)
         count += (uint64_t)m->line[c].count;
     }
     return count;
-}
-
-static int rests(hws_id endpoint)
-{
-    const struct hws__endpoint *ep = hws__obj_find(&hws__objects, endpoint);
-    bool nested = hws__own(ep->worker), some = !hws__list_empty(&ep->scope.rests);
-
-    hws__disown(ep->worker, nested);
-    return some;
 }
 
 /* A tag tells whose it is, which the event of a worker's receive does not. */
@@ -128,7 +109,7 @@ static void post_early(struct model *m)
         e->source = draw(m, 2) ? l->at : m->pair.worker[1];
         e->tag = tag;
         e->met = false;
-        e->posted = m->seed++;
+        e->posted = m->posted++;
         CHECK_OK(hws_tag_recv(e->source, e->data, LARGEST, tag, ALL, NULL, &e->op));
     }
 }
@@ -179,8 +160,9 @@ static void send_burst(struct model *m)
         *s = (struct sent){.tag = mixed ? tag_of(m, client) : tag,
                            .length = draw(m, 20) ? draw(m, 40) : draw(m, LARGEST),
                            .seed = m->seed++};
+        m->bytes += s->length;
         t_fill(data, s->length, s->seed);
-        hurry(m->pair.worker[0]);
+        t_hurry(m->pair.worker[0]);
         r = hws_tag_send(l->from, data, s->length, s->tag, &at_once, NULL);
         CHECK(r == HWS_OK || r == HWS_DONE);
         if ((e = met_by(m, l, s->tag)) != NULL) {
@@ -196,7 +178,9 @@ static void send_burst(struct model *m)
     n = waiting(m, &bytes);
     UNTIL(&m->pair, t_stats(m->pair.worker[1]).unexpected == n);
     CHECK_EQ(t_stats(m->pair.worker[1]).unexpected_bytes, bytes);
-    m->rested += rests(l->at);
+    CHECK_EQ(t_stats(m->pair.worker[1]).received[HWS_TRAFFIC_TAG], m->seed);
+    CHECK_EQ(t_stats(m->pair.worker[1]).bytes_received[HWS_TRAFFIC_TAG], m->bytes);
+    m->rested += t_rests(l->at);
     check_early(m);
 }
 
@@ -236,7 +220,7 @@ static int choose(struct model *m, hws_id *source, uint64_t *tag, uint64_t *mask
         const struct line *l = &m->line[c % CLIENTS];
 
         *source = l->at;
-        if (l->count != 0) {
+        if (l->count != 0 && draw(m, 4)) {
             *tag = l->waiting[0].tag;
         }
         return next_of(l, *tag, *mask) >= 0;
@@ -327,6 +311,9 @@ static void run_steps(struct model *m)
         n = waiting(m, &bytes);
         CHECK_EQ(t_stats(m->pair.worker[1]).unexpected, n);
         CHECK_EQ(t_stats(m->pair.worker[1]).unexpected_bytes, bytes);
+        for (int c = 0; c < CLIENTS; c++) {
+            CHECK_EQ(t_waiting(m->line[c].at), m->line[c].count);
+        }
     }
 }
 
@@ -354,7 +341,7 @@ static void send_number(t_pair *pair, uint64_t i)
     static uint64_t numbers[NUMBERS];
 
     numbers[i] = i;
-    hurry(pair->worker[0]);
+    t_hurry(pair->worker[0]);
     CHECK(hws_tag_send(pair->endpoint[0], &numbers[i], sizeof(i), 7, &at_once, NULL) >= 0);
 }
 
@@ -370,10 +357,14 @@ static uint64_t unexpected(const t_pair *pair)
     return t_stats(pair->worker[1]).unexpected;
 }
 
+/* Receives that take what rests where it is. */
 static void take_numbers(t_pair *pair, uint64_t from, uint64_t to)
 {
+    static const hws_op_opts in_place = {.struct_size = sizeof(in_place), .flags = HWS_OP_INLINE};
+    hws_id op;
+
     for (uint64_t value; from < to; from++) {
-        CHECK_CODE(hws_tag_recv(pair->endpoint[1], &value, sizeof(value), 7, ALL, &at_once, NULL),
+        CHECK_CODE(hws_tag_recv(pair->endpoint[1], &value, sizeof(value), 7, ALL, &in_place, &op),
                    HWS_DONE);
         CHECK_EQ(value, from);
     }
@@ -385,7 +376,7 @@ static void send_rested(t_pair *pair)
     for (int tries = 0; tries < 20; tries++) {
         burst(pair, 0);
         UNTIL(pair, unexpected(pair) == BURST);
-        if (rests(pair->endpoint[1])) {
+        if (t_rests(pair->endpoint[1])) {
             return;
         }
         take_numbers(pair, 0, BURST);
@@ -430,15 +421,144 @@ CASE_BOTH(behind_them)
     for (uint64_t i = BURST; i < BURST + 3; i++) {
         send_number(&pair, i);
         UNTIL(&pair, unexpected(&pair) == i + 1);
-        CHECK(rests(pair.endpoint[1]));
+        CHECK(t_rests(pair.endpoint[1]));
     }
     take_numbers(&pair, 0, 10);
     CHECK(hws_tag_send(pair.endpoint[0], large, sizeof(large), 7, &at_once, NULL) >= 0);
     UNTIL(&pair, unexpected(&pair) == BURST + 3 - 10 + 1);
-    CHECK(!rests(pair.endpoint[1]));
+    CHECK(!t_rests(pair.endpoint[1]));
     take_numbers(&pair, 10, BURST + 3);
     CHECK_OK(hws_tag_recv(pair.endpoint[1], large, sizeof(large), 7, ALL, NULL, &op));
     CHECK_EQ(WAIT_OK(&pair, op).length, sizeof(large));
+    t_pair_close(&pair);
+}
+
+/* Nor does one rest whose data is at the sender, however small. */
+CASE_BOTH(behind_them_one_to_be_fetched)
+{
+    uint64_t number = BURST, value = 0;
+    hws_id ops[2];
+    t_pair pair;
+
+    open_rested(&pair, flags);
+    CHECK_OK(hws_tag_send_sync(pair.endpoint[0], &number, sizeof(number), 7, NULL, &ops[0]));
+    UNTIL(&pair, unexpected(&pair) == BURST + 1);
+    CHECK(!t_rests(pair.endpoint[1]));
+    take_numbers(&pair, 0, BURST);
+    CHECK_OK(hws_tag_recv(pair.endpoint[1], &value, sizeof(value), 7, ALL, NULL, &ops[1]));
+    WAIT_OK(&pair, ops[1]);
+    CHECK_EQ(value, BURST);
+    WAIT_OK(&pair, ops[0]);
+    t_pair_close(&pair);
+}
+
+/* What the endpoint may tell its peer that was taken. */
+static uint64_t credited(const t_pair *pair)
+{
+    return t_server_of(pair)->credit.in[HWS__CREDIT_TAG].messages;
+}
+
+/* Numbers from 0 on, as a bundle that has come. */
+static void inject_numbers(t_pair *pair, uint64_t count)
+{
+    enum { LENGTH = sizeof(struct hws__record) + sizeof(uint64_t) };
+    static char data[BURST * LENGTH];
+
+    for (uint64_t i = 0; i < count; i++) {
+        struct hws__record r = {.tag = 7, .length = sizeof(i), .kind = HWS_EVENT_TAG_SEND};
+
+        memcpy(data + i * LENGTH, &r, sizeof(r));
+        memcpy(data + i * LENGTH + sizeof(r), &i, sizeof(i));
+    }
+    t_inject(pair, hws__bundle_cb, data, count * LENGTH, 0);
+}
+
+/* What no honest peer sends is not kept as a whole, however long it is. */
+CASE(more_than_a_bundle_has)
+{
+    t_pair pair;
+
+    t_pair_open(&pair, NULL);
+    inject_numbers(&pair, 10);
+    CHECK(t_rests(pair.endpoint[1]));
+    take_numbers(&pair, 0, 10);
+    inject_numbers(&pair, BURST);
+    CHECK_EQ(unexpected(&pair), BURST);
+    CHECK(!t_rests(pair.endpoint[1]));
+    take_numbers(&pair, 0, BURST);
+    t_pair_close(&pair);
+}
+
+/* Nobody will take them, and the peer may send more. */
+CASE(that_come_while_it_closes)
+{
+    uint64_t taken;
+    t_pair pair;
+
+    t_pair_open(&pair, NULL);
+    CHECK_OK(hws_close(pair.endpoint[1]));
+    taken = credited(&pair);
+    inject_numbers(&pair, 10);
+    CHECK_EQ(credited(&pair), taken + 10);
+    CHECK_EQ(unexpected(&pair), 0);
+    t_pair_close(&pair);
+}
+
+/* Receives that wait get theirs out of the midst of a bundle, and the rest of it rests. */
+static void wait_for_numbers(uint32_t flags, int of_worker)
+{
+    enum { RECEIVES = 100 };
+    uint64_t values[RECEIVES];
+    hws_id ops[RECEIVES];
+    t_pair pair;
+
+    t_pair_open_flags(&pair, flags);
+    for (int i = 0; i < RECEIVES; i++) {
+        CHECK_OK(hws_tag_recv(of_worker ? pair.worker[1] : pair.endpoint[1], &values[i],
+                              sizeof(values[i]), 7, ALL, NULL, &ops[i]));
+    }
+    burst(&pair, 0);
+    for (int i = 0; i < RECEIVES; i++) {
+        WAIT_OK(&pair, ops[i]);
+        CHECK_EQ(values[i], i);
+    }
+    UNTIL(&pair, unexpected(&pair) == BURST - RECEIVES);
+    take_numbers(&pair, RECEIVES, BURST);
+    t_pair_close(&pair);
+}
+
+CASE_BOTH(receives_that_wait)
+{
+    wait_for_numbers(flags, 0);
+}
+
+CASE_BOTH(receives_of_the_worker_that_wait)
+{
+    wait_for_numbers(flags, 1);
+}
+
+/* Those behind a message whose data was at a peer that is gone are not received in its place. */
+CASE_BOTH(behind_one_that_is_lost)
+{
+    static char data[8];
+    uint64_t value, sent = 0;
+    t_pair pair;
+    hws_id op;
+
+    t_pair_open_flags(&pair, flags);
+    CHECK_OK(hws_tag_send_sync(pair.endpoint[0], data, sizeof(data), 7, NULL, &op));
+    UNTIL(&pair, unexpected(&pair) == 1);
+    while (!t_rests(pair.endpoint[1])) {
+        CHECK(sent + BURST <= NUMBERS);
+        burst(&pair, sent);
+        sent += BURST;
+        UNTIL(&pair, unexpected(&pair) == 1 + sent);
+    }
+    CHECK_OK(hws_abort(pair.endpoint[0]));
+    CHECK_EQ(WAIT(&pair, op).status, HWS_E_CANCELED);
+    UNTIL(&pair, t_record_kinds(&pair.record[1], HWS_EVENT_DISCONNECTED, pair.endpoint[1]) != 0);
+    CHECK_EQ(unexpected(&pair), 0);
+    CHECK(hws_tag_recv(pair.endpoint[1], &value, sizeof(value), 7, ALL, NULL, &op) < 0);
     t_pair_close(&pair);
 }
 
@@ -462,7 +582,10 @@ CASE_BOTH(one_that_is_given_back)
 
 static void close_server(t_pair *pair)
 {
+    uint64_t taken = credited(pair), waiting = t_waiting(pair->endpoint[1]);
+
     CHECK_OK(hws_close(pair->endpoint[1]));
+    CHECK_EQ(credited(pair), taken + waiting);
     UNTIL(pair, t_record_kinds(&pair->record[1], HWS_EVENT_CLOSED, pair->endpoint[1]) != 0);
     CHECK_EQ(t_stats(pair->worker[1]).unexpected, 0);
     CHECK_EQ(t_stats(pair->worker[1]).unexpected_bytes, 0);
@@ -508,6 +631,62 @@ CASE_BOTH(in_a_window)
         CHECK_EQ(value, i - BURST);
     }
     CHECK(t_credit_waits(&pair, 0) > 0);
+    t_pair_close(&pair);
+}
+
+/* More than what is left of a window waits: it goes when all is taken, though that is less than what is told of. */
+CASE_BOTH(a_window_that_another_waits_for)
+{
+    enum { NARROW = 8192 };
+    static const hws_worker_opts narrow = {.struct_size = sizeof(narrow), .credit_bytes = NARROW};
+    t_pair_opts opts = {.endpoint_flags = flags, .worker = {NULL, &narrow}};
+    static char large[NARROW - 40];
+    t_pair pair;
+
+    t_pair_open(&pair, &opts);
+    send_rested(&pair);
+    take_numbers(&pair, 0, 10);
+    CHECK(hws_tag_send(pair.endpoint[0], large, sizeof(large), 7, &at_once, NULL) >= 0);
+    UNTIL(&pair, t_credit_waits(&pair, 0) > 0);
+    t_pair_idle(&pair, T_MS);
+    take_numbers(&pair, 10, BURST);
+    UNTIL(&pair, unexpected(&pair) == 1);
+    CHECK_EQ(t_stats(pair.worker[1]).unexpected_bytes, sizeof(large));
+    t_pair_close(&pair);
+}
+
+static void count_am(void *arg, const hws_event *event)
+{
+    const hws_am_detail *detail = event->detail;
+    uint64_t *count = arg, number;
+
+    CHECK_EQ(event->length, sizeof(number));
+    memcpy(&number, detail->data, sizeof(number));
+    CHECK_EQ(number, *count);
+    ++*count;
+}
+
+/* Active messages between them are told of as they come. */
+CASE_BOTH(between_active_messages)
+{
+    static uint64_t numbers[BURST];
+    uint64_t count = 0;
+    hws_am_opts am = {
+        .struct_size = sizeof(am), .sink.callback = count_am, .sink.callback_arg = &count};
+    t_pair pair;
+
+    open_rested(&pair, flags);
+    CHECK_OK(hws_am_handler(pair.worker[1], 3, &am));
+    for (uint64_t i = 0; i < BURST; i++) {
+        numbers[i] = i;
+        send_number(&pair, BURST + i);
+        t_hurry(pair.worker[0]);
+        CHECK(hws_am_send(pair.endpoint[0], 3, NULL, 0, &numbers[i], sizeof(i), &at_once, NULL) >=
+              0);
+    }
+    UNTIL(&pair, count == BURST);
+    CHECK_EQ(unexpected(&pair), 2 * BURST);
+    take_numbers(&pair, 0, 2 * BURST);
     t_pair_close(&pair);
 }
 
