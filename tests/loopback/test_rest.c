@@ -482,6 +482,8 @@ CASE(more_than_a_bundle_has)
     inject_numbers(&pair, 10);
     CHECK(t_rests(pair.endpoint[1]));
     take_numbers(&pair, 0, 10);
+    CHECK_EQ(credited(&pair), 10);
+    CHECK_EQ(t_server_of(&pair)->credit.in[HWS__CREDIT_TAG].bytes, 10 * sizeof(uint64_t));
     inject_numbers(&pair, BURST);
     CHECK_EQ(unexpected(&pair), BURST);
     CHECK(!t_rests(pair.endpoint[1]));
