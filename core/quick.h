@@ -186,6 +186,7 @@ static inline __attribute__((always_inline)) struct hws__op *hws__quick_receive(
 {
     struct hws__endpoint *ep;
     struct hws__worker *w;
+    uint32_t waiting;
 
     if (__builtin_expect(in == NULL || hws__id_kind(endpoint) != HWS_KIND_ENDPOINT, 0) ||
         (ep = hws__obj_find(&hws__objects, endpoint)) == NULL) {
@@ -204,14 +205,15 @@ static inline __attribute__((always_inline)) struct hws__op *hws__quick_receive(
         *scope = kind == HWS_EVENT_TAG_RECV ? hws__raw_quiet(ep) : NULL;
     }
     if (__builtin_expect(atomic_load_explicit(&ep->obj.id, memory_order_relaxed) != endpoint ||
-                             !ep->open || *scope == NULL || w->free_ops == NULL ||
-                             w->credit_blocked != 0,
+                             !ep->open || *scope == NULL || w->credit_blocked != 0,
                          0)) {
         hws__disown(w, *nested);
         return NULL;
     }
-    if (__builtin_expect(atomic_load_explicit(&(*scope)->messages, memory_order_relaxed) != 0, 0)) {
-        if (arrived != NULL && !ep->raw) {
+    waiting = atomic_load_explicit(&(*scope)->messages, memory_order_relaxed);
+    /* What is there needs no operation, and a program that always finds it there has none. */
+    if (__builtin_expect(waiting != 0 || w->free_ops == NULL, 0)) {
+        if (waiting != 0 && arrived != NULL && !ep->raw) {
             *arrived = ep;
         } else {
             hws__disown(w, *nested);

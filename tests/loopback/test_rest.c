@@ -491,6 +491,39 @@ CASE(more_than_a_bundle_has)
     t_pair_close(&pair);
 }
 
+/* The first of those that rest has another tag than the receive, or is longer. */
+CASE(a_receive_that_cannot_have_the_first)
+{
+    hws_event result = {0};
+    hws_op_opts in_place = {
+        .struct_size = sizeof(in_place), .flags = HWS_OP_INLINE, .result = &result};
+    uint64_t value = 99;
+    t_pair pair;
+    hws_id op;
+
+    t_pair_open(&pair, NULL);
+    inject_numbers(&pair, 3);
+    CHECK_OK(hws_tag_recv(pair.endpoint[1], &value, sizeof(value), 8, ALL, &in_place, &op));
+    CHECK_PENDING(op);
+    CHECK_OK(hws_cancel(op));
+    CHECK_EQ(WAIT(&pair, op).status, HWS_E_CANCELED);
+    take_numbers(&pair, 0, 3);
+    inject_numbers(&pair, 3);
+    CHECK(t_rests(pair.endpoint[1]));
+    CHECK_CODE(hws_tag_recv(pair.endpoint[1], &value, 1, 7, ALL, &in_place, &op), HWS_DONE);
+    CHECK_EQ(result.status, HWS_E_TRUNCATED);
+    CHECK_EQ(result.length, sizeof(value));
+    CHECK_EQ(value >> 8, 0);
+    take_numbers(&pair, 1, 3);
+    inject_numbers(&pair, 1);
+    CHECK(t_rests(pair.endpoint[1]));
+    CHECK_CODE(hws_tag_recv(pair.endpoint[1], &value, sizeof(value), 0, 0, &in_place, &op),
+               HWS_DONE);
+    CHECK_EQ(result.tag, 7);
+    CHECK_EQ(value, 0);
+    t_pair_close(&pair);
+}
+
 /* Nobody will take them, and the peer may send more. */
 CASE(that_come_while_it_closes)
 {
