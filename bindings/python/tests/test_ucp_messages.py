@@ -92,6 +92,21 @@ async def test_objects():
     listener.close()
 
 
+@pytest.mark.parametrize("tag", [None, "objects"])
+@pytest.mark.parametrize("size", [10, 20_000, 200_000])
+async def test_objects_that_are_sent_at_once_stay_whole(size, tag):
+    """More than go out without progress: some of the sizes wait, and their objects follow them all the same."""
+    objects = [bytes([n]) * (size + n) for n in range(100)]
+
+    async def send(ep):
+        await asyncio.gather(*(ep.send_obj(obj, tag) for obj in objects))
+
+    listener, client = await connected(send)
+    assert [await client.recv_obj(tag) for _ in objects] == objects
+    await client.close()
+    listener.close()
+
+
 async def test_tags_in_any_order():
     async def server(ep):
         first, second = bytearray(5), bytearray(5)

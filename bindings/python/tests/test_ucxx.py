@@ -70,6 +70,20 @@ async def test_objects_and_tags():
     await wait_listener_client_handlers(listener)
 
 
+@pytest.mark.parametrize("tag", [None, 7])
+async def test_objects_that_are_sent_at_once_stay_whole(tag):
+    objects = [bytes([n]) * (10 + n) for n in range(100)]
+
+    async def serve(ep):
+        await asyncio.gather(*(ep.send_obj(obj, tag) for obj in objects))
+        with pytest.raises(ValueError):
+            await ep.send_obj(memoryview(b"0123456789")[::2])
+
+    listener, client = await connected(serve)
+    assert [await client.recv_obj(tag) for _ in objects] == objects
+    await wait_listener_client_handlers(listener)
+
+
 @pytest.mark.parametrize("size", [0, *SIZES])
 @pytest.mark.parametrize("wait", [True, False])
 async def test_active_messages(size, wait):

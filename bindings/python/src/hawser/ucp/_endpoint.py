@@ -210,6 +210,10 @@ class Endpoint(_core.UcpEndpoint):
 
     async def _send(self, buffer: Any, tag: Any, force_tag: bool) -> bool | None:
         """send() of what is not usual."""
+        return await self._ended(*self._post(buffer, tag, force_tag))
+
+    def _post(self, buffer: Any, tag: Any, force_tag: bool) -> tuple[_core.Operation[Any] | None, int, Any]:
+        """Begin to send. Gives what _ended() is told; None: the peer has closed."""
         hawser = self._hawser
         if hawser._error is not None or self._ep is None or self._tags is None:
             self._look()
@@ -219,12 +223,22 @@ class Endpoint(_core.UcpEndpoint):
             buffer = buffer.source
         self._send_count += 1
         try:
-            await self._sent(hawser.send(buffer, wire))
+            return hawser.send(buffer, wire), wire, buffer
+        except HawserError as e:
+            self._send_failed(e, wire, buffer)
+            return None, wire, buffer
+        except BufferError as e:
+            raise self._bad_memory(buffer, False) from e
+
+    async def _ended(self, operation: _core.Operation[Any] | None, wire: int, buffer: Any) -> bool | None:
+        """Await what was posted."""
+        if operation is None:
+            return None
+        try:
+            await self._sent(operation)
         except HawserError as e:
             self._send_failed(e, wire, buffer)
             return None
-        except BufferError as e:
-            raise self._bad_memory(buffer, False) from e
         return True
 
     async def _sent(self, operation: _core.Operation[Any]) -> None:
@@ -365,8 +379,19 @@ class Endpoint(_core.UcpEndpoint):
             nbytes = array.array("Q", [_core.memory(_is_array(obj))[1]])
         except BufferError as e:
             raise self._bad_memory(obj, False) from e
-        await self.send(nbytes, tag=tag)
-        await self.send(obj, tag=tag)
+        # Both are posted before either is waited for: nothing that others send meanwhile comes between them.
+        size, data = self._post(nbytes, tag, False), self._post(obj, tag, False)
+        if data[0] is not None:
+            self._sending.add(data[0])
+        try:
+            await self._ended(*size)
+            await self._ended(*data)
+        except asyncio.CancelledError:
+            if data[0] is not None:
+                data[0].cancel()
+            raise
+        finally:
+            self._sending.discard(data[0])
 
     async def recv_obj(self, tag: Any = None, allocator: Callable[[int], Any] = bytearray) -> Any:
         """Receive what send_obj() sends, into what `allocator(bytes)` gives."""

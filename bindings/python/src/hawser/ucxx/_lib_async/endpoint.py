@@ -97,6 +97,13 @@ class Endpoint(_ucp.Endpoint):
         except Exception as e:
             raise convert(e) from e
 
+    async def send_obj(self, obj: Any, tag: Any = None) -> None:
+        """Send a buffer whose size the receiver does not know."""
+        try:
+            await super().send_obj(obj, _checked_tag(tag, False))
+        except Exception as e:
+            raise convert(e) from e
+
     def _open_ep(self) -> Any:
         try:
             return self._check_open()
