@@ -120,6 +120,29 @@ def test_what_a_closed_loop_received_goes(monkeypatch):
     assert _pool._pool.retained == _pool._pool.outstanding == 0
 
 
+def test_a_timer_that_ends_as_memory_is_taken(monkeypatch):
+    """It has not seen what is taken, so that somebody else has to give it back."""
+
+    class Late(Pool):
+        def take(self, n):
+            end = time.monotonic() + 20
+            while self._timed and time.monotonic() < end:
+                time.sleep(0.01)
+            return super().take(n)
+
+    pool = Late(lambda: 1 << 30, keep=0.1)
+    monkeypatch.setattr(_pool, "_pool", pool)
+    pool.expire_later()
+    view = _pool.take(10 * MIB)
+    assert view.nbytes == 10 * MIB == pool.outstanding
+    del view
+    gc.collect()
+    end = time.monotonic() + 20
+    while pool.retained + pool.outstanding and time.monotonic() < end:
+        time.sleep(0.05)
+    assert pool.retained == pool.outstanding == 0
+
+
 async def test_what_is_kept_depends_on_the_memory_of_workers(monkeypatch):
     async with Scheduler(protocol="ucx", host="127.0.0.1", port=0, dashboard_address=":0") as s:
         async with Worker(s.address, nthreads=1, memory_limit="700 MB") as worker:

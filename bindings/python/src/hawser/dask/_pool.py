@@ -157,6 +157,7 @@ def take(n: int) -> memoryview:
     global _pool
     if _pool is None:
         _pool = Pool(_allowed)
-    if n >= SMALLEST:
+    taken = _pool.take(n)
+    if n >= SMALLEST:  # afterwards: a timer that ends meanwhile may not have seen it
         _pool.expire_later()
-    return _pool.take(n)
+    return taken
