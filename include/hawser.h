@@ -846,7 +846,8 @@ HWS_API int32_t hws_queue_pop(hws_id queue, hws_event *events, uint32_t count, u
 /**
  * Complete everything posted before on an endpoint, or on all endpoints of a worker: the sends have
  * ended, then a message of Hawser's own has made the round trip behind them, so that the peer has
- * all of it. On a raw endpoint it is UCX's flush: data has left this process.
+ * all of it. What it has not read of a stream is lost all the same if this process is killed then; messages
+ * are not. On a raw endpoint it is UCX's flush: data has left this process.
  * @param source   endpoint or worker
  * @param[out] op  nullable if opts names a sink
  * @return 0, HWS_DONE, HWS_E_CLOSING, HWS_E_NOT_CONNECTED, ...; final status also why the endpoint

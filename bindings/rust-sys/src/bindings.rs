@@ -1598,7 +1598,7 @@ unsafe extern "C" {
     /// Threads: outside. Blocks: up to timeout_ns. Owns: `detail` is valid until the next pop. Returns: how many were taken, 0 after timeout_ns, HWS_E_DEADLOCK in a callback.
     pub fn hws_queue_pop(queue: hws_id, events: *mut hws_event, count: u32, timeout_ns: u64) -> i32;
 
-    /// Complete everything posted before on an endpoint, or on all endpoints of a worker: the sends have ended, then a message of Hawser's own has made the round trip behind them, so that the peer has all of it. On a raw endpoint it is UCX's flush: data has left this process.
+    /// Complete everything posted before on an endpoint, or on all endpoints of a worker: the sends have ended, then a message of Hawser's own has made the round trip behind them, so that the peer has all of it. What it has not read of a stream is lost all the same if this process is killed then; messages are not. On a raw endpoint it is UCX's flush: data has left this process.
     ///
     /// Threads: any. Blocks: no. Owns: nothing. Returns: 0, HWS_DONE, HWS_E_CLOSING, HWS_E_NOT_CONNECTED, ...; final status also why the endpoint failed or HWS_E_PEER_CLOSED.
     pub fn hws_flush(source: hws_id, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
