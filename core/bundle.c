@@ -7,7 +7,6 @@
 #include "hello.h"
 #include "job.h"
 #include "progress.h"
-#include "rest.h"
 #include "tag.h"
 #include "time.h"
 #include "ucx_loader.h"
@@ -286,7 +285,7 @@ ucs_status_t hws__bundle_cb(void *arg, const void *header, size_t header_length,
     struct hws__endpoint *ep = hws__am_sender(u, param);
     char *at = data;
     struct hws__record r;
-    size_t n, kept;
+    size_t n;
 
     (void)header;
     if (ep == NULL || !ep->hello_done || header_length != 0 ||
@@ -296,11 +295,7 @@ ucs_status_t hws__bundle_cb(void *arg, const void *header, size_t header_length,
     }
     for (; ep->hello_done && (n = hws__record_at(&r, at, length)) != 0; at += n, length -= n) {
         if (r.kind == HWS_EVENT_TAG_SEND) {
-            if ((kept = hws__rest_keep(ep, at, length)) != 0) {
-                n = kept;
-            } else {
-                hws__tag_arrived(ep, u, r.tag, at + sizeof r, r.length, 0);
-            }
+            n = hws__tag_bundled(ep, u, &r, at, length);
         } else if (r.kind == HWS_EVENT_AM_SEND && r.tag <= HWS_AM_ID_MAX) {
             hws__am_arrived(u, ep, (uint32_t)r.tag, NULL, 0, at + sizeof r, r.length, 0);
             look_at_calls(u->worker);

@@ -281,9 +281,7 @@ void hws__credit_closing(struct hws__endpoint *ep)
     struct hws__list *kept = &ep->worker->kept;
 
     hws__credit_took_bytes(ep, HWS__CREDIT_MUCH / 2);
-    if (!hws__list_empty(&ep->scope.rests)) {
-        hws__rests_unpack(&ep->scope, false);
-    }
+    hws__rests_unpack(&ep->scope, false);
     take_all(&ep->scope);
     take_all(&ep->multi_scope);
     for (struct hws__list *n = kept->next; n != kept; n = n->next) {

@@ -86,7 +86,7 @@ void hws__match_wait(struct hws__scope *ep, struct hws__scope *worker, struct hw
 {
     uint32_t b = hws__bucket(m->tag);
 
-    if (!m->returned && !hws__list_empty(&worker->rests)) {
+    if (!m->returned) {
         hws__rests_unpack(worker, true);
     }
     m->scope_ep = ep;
@@ -166,9 +166,7 @@ static void release_from(struct hws__list *head, struct hws__list *n)
 
 void hws__match_lose(struct hws__scope *ep, bool (*lost)(const struct hws__message *))
 {
-    if (!hws__list_empty(&ep->rests)) {
-        hws__rests_unpack(ep, false);
-    }
+    hws__rests_unpack(ep, false);
     for (unsigned i = 0; i < HWS__BUCKETS; i++) {
         struct hws__list *head = &ep->by_tag[i], *before = head;
 

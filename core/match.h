@@ -92,9 +92,13 @@ struct hws__message *hws__match_find(struct hws__scope *s, bool of_worker, uint6
 /** The same, and nothing is done about rests: there may be a message in them. */
 struct hws__message *hws__match_listed(struct hws__scope *s, bool of_worker, uint64_t tag,
                                        uint64_t mask);
-/**
- * The rests of the worker become messages that wait (rest.c). There are some, one of them in this scope. Owner only.
- */
-void hws__rests_unpack(struct hws__scope *s, bool of_worker);
+/** The rests of the worker become messages that wait (rest.c), if the scope has any. Owner only. */
+void hws__rests_unpack_all(struct hws__scope *s, bool of_worker);
+static inline void hws__rests_unpack(struct hws__scope *s, bool of_worker)
+{
+    if (__builtin_expect(!hws__list_empty(&s->rests), 0)) {
+        hws__rests_unpack_all(s, of_worker);
+    }
+}
 
 #endif

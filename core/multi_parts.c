@@ -179,17 +179,9 @@ int32_t hws__multi_status(const struct hws__multi *x)
                : x->status;
 }
 
-static int32_t cause(const struct hws__multi *x, const struct hws__op *op, int32_t code)
+static int32_t cause(const struct hws__op *op, int32_t code)
 {
-    const struct hws__endpoint *ep = x->message->ep;
-
-    if (op->wanted != 0 || code == HWS_E_TOO_BIG) {
-        return op->wanted != 0 ? op->wanted : code;
-    }
-    if (ep->obj.id != x->message->ep_id) {
-        return hws__op_held_cause(op, code);
-    }
-    return hws__endpoint_cause(ep, code);
+    return code == HWS_E_TOO_BIG && op->wanted == 0 ? code : hws__op_held_cause(op, code);
 }
 
 void hws__multi_end(struct hws__multi *x, int32_t code)
@@ -203,7 +195,7 @@ void hws__multi_end(struct hws__multi *x, int32_t code)
     x->op = NULL;
     hws__list_remove(&x->link);
     if (code < 0) {
-        code = cause(x, op, code);
+        code = cause(op, code);
     }
     if (code == HWS_OK && x->ours) {
         op->record = hws__multi_hand_out(x);
@@ -230,6 +222,7 @@ void hws__multi_hold(struct hws__op *op, struct hws__multi *x)
 {
     hws__op_hold(op, brought_by(x), NULL);
     op->multi = x->message;
+    op->from = x->message->ep_id;
     op->done_tag = x->message->tag;
     op->done_length = x->detail.total;
     x->op = op;

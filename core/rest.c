@@ -128,7 +128,7 @@ static void unpack(struct hws__rest *rest)
     give_up(rest);
 }
 
-void hws__rests_unpack(struct hws__scope *s, bool of_worker)
+void hws__rests_unpack_all(struct hws__scope *s, bool of_worker)
 {
     struct hws__list *n = s->rests.next;
     struct hws__rest *rest = of_worker ? hws__container(n, struct hws__rest, in_worker)

@@ -211,56 +211,84 @@ bool hws__tag_wait(struct hws__endpoint *ep, uint64_t tag, const char *data, uin
     return m != NULL;
 }
 
-/* What rests was there before. False: there was no memory for it, and what comes behind is lost, too. */
-static bool unpack_rests(struct hws__endpoint *ep)
+/* One that no receive takes. Returns what UCX must hear. */
+static ucs_status_t unwanted(struct hws__endpoint *ep, struct hws__uworker *u, uint64_t tag,
+                             const void *data, uint64_t length, uint64_t attr)
 {
-    struct hws__scope *all = &ep->worker->scope;
+    bool eager = (attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0;
+    struct hws__message *m;
+    ucs_status_t told;
 
-    if (!hws__list_empty(&all->rests)) {
-        hws__rests_unpack(all, true);
+    if (ep->closing && eager) { /* nobody will take it, and the peer may want to send more */
+        HWS__CREDIT_TOOK(ep, HWS__CREDIT_TAG, length);
+        return UCS_OK;
     }
-    return ep->hello_done;
+    if (eager && !hws__list_empty(&ep->scope.rests) && hws__rest_add(ep, tag, data, length)) {
+        return UCS_OK;
+    }
+    hws__rests_unpack(&ep->worker->scope, true);
+    if (!ep->hello_done) {
+        return UCS_OK; /* no memory for what came before it */
+    }
+    if ((m = keep(ep, u, tag, data, length, attr, &told)) != NULL) {
+        wait_for_receive(ep, m);
+    }
+    return told;
+}
+
+/* A posted receive takes the message itself. Returns what UCX must hear. */
+static ucs_status_t give_arrived(struct hws__op *op, struct hws__endpoint *ep,
+                                 struct hws__uworker *u, uint64_t tag, const void *data,
+                                 uint64_t length, uint64_t attr)
+{
+    ucs_status_t told;
+    struct hws__message *m = keep(ep, u, tag, data, length, attr, &told);
+
+    if (m == NULL) {
+        hws__op_finish(op, HWS_E_NO_MEMORY);
+        return told;
+    }
+    op->source = hws__message_publish(m);
+    op->done_tag = tag;
+    op->done_length = length;
+    op->event_flags = m->rndv ? HWS_EVENT_FLAG_RNDV : 0;
+    hws__op_finish(op, HWS_OK);
+    return told;
+}
+
+/* One that this receive takes, or none if it is null. Returns what UCX must hear. */
+static inline ucs_status_t arrived(struct hws__op *op, struct hws__endpoint *ep,
+                                   struct hws__uworker *u, uint64_t tag, void *data,
+                                   uint64_t length, uint64_t attr)
+{
+    hws__flow_add(&ep->traffic.in[HWS_TRAFFIC_TAG], length);
+    if (__builtin_expect(op == NULL, 0)) {
+        return unwanted(ep, u, tag, data, length, attr);
+    }
+    HWS__CREDIT_TOOK(ep, HWS__CREDIT_TAG, length);
+    return __builtin_expect(op->flags & HWS_OP_TAKE, 0)
+               ? give_arrived(op, ep, u, tag, data, length, attr)
+               : meet(op, ep, u, tag, data, length, attr);
 }
 
 ucs_status_t hws__tag_arrived(struct hws__endpoint *ep, struct hws__uworker *u, uint64_t tag,
                               void *data, uint64_t length, uint64_t attr)
 {
-    struct hws__worker *w = u->worker;
-    struct hws__message *m;
-    struct hws__op *op;
-    ucs_status_t told;
+    return arrived(hws__match_arrived(&ep->scope, &u->worker->scope, tag), ep, u, tag, data, length,
+                   attr);
+}
 
-    hws__flow_add(&ep->traffic.in[HWS_TRAFFIC_TAG], length);
-    op = hws__match_arrived(&ep->scope, &w->scope, tag);
-    if (op != NULL || (ep->closing && (attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0)) {
-        HWS__CREDIT_TOOK(ep, HWS__CREDIT_TAG, length);
+size_t hws__tag_bundled(struct hws__endpoint *ep, struct hws__uworker *u,
+                        const struct hws__record *r, char *at, size_t left)
+{
+    struct hws__op *op = hws__match_arrived(&ep->scope, &u->worker->scope, r->tag);
+    size_t kept;
+
+    if (op == NULL && (kept = hws__rest_keep(ep, at, left)) != 0) {
+        return kept;
     }
-    if (op == NULL && (attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0 &&
-        (ep->closing /* nobody will take it, and the peer may want to send more */ ||
-         (!hws__list_empty(&ep->scope.rests) && hws__rest_add(ep, tag, data, length)))) {
-        return UCS_OK;
-    }
-    if (op != NULL && (op->flags & HWS_OP_TAKE) == 0) {
-        return meet(op, ep, u, tag, data, length, attr);
-    }
-    if (op == NULL && !unpack_rests(ep)) {
-        return UCS_OK;
-    }
-    m = keep(ep, u, tag, data, length, attr, &told);
-    if (op == NULL) {
-        if (m != NULL) {
-            wait_for_receive(ep, m);
-        }
-    } else if (m == NULL) {
-        hws__op_finish(op, HWS_E_NO_MEMORY);
-    } else {
-        op->source = hws__message_publish(m);
-        op->done_tag = tag;
-        op->done_length = length;
-        op->event_flags = m->rndv ? HWS_EVENT_FLAG_RNDV : 0;
-        hws__op_finish(op, HWS_OK);
-    }
-    return told;
+    (void)arrived(op, ep, u, r->tag, at + sizeof *r, r->length, 0);
+    return hws__record_bytes(r->length);
 }
 
 ucs_status_t hws__tag_cb(void *arg, const void *header, size_t header_length, void *data,

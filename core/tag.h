@@ -6,14 +6,22 @@
 #ifndef HWS_CORE_TAG_H
 #define HWS_CORE_TAG_H
 
+#include "bundle_record.h"
 #include "endpoint.h"
 
 /** UCX's handler of HWS__AM_TAG. */
 ucs_status_t hws__tag_cb(void *arg, const void *header, size_t header_length, void *data,
                          size_t length, const ucp_am_recv_param_t *param);
-/** A message with this tag has come. What UCX must hear. */
+/** A message with this tag has come on its own. What UCX must hear. */
 ucs_status_t hws__tag_arrived(struct hws__endpoint *ep, struct hws__uworker *u, uint64_t tag,
                               void *data, uint64_t length, uint64_t attr);
+/**
+ * The tagged message of the record at `at` has come in a bundle, of which so many bytes are left. If nobody waits for
+ * it, it rests with those behind it that nobody waits for. Owner only.
+ * @return bytes of the records that were taken
+ */
+size_t hws__tag_bundled(struct hws__endpoint *ep, struct hws__uworker *u,
+                        const struct hws__record *r, char *at, size_t left);
 /**
  * A small message that nobody wants yet waits for its receive. False: no memory, and the endpoint has failed. Owner only.
  */
