@@ -11,7 +11,7 @@
 
 #define HWS__AM_PREFIX 8u
 
-/** UCX's handler of HWS__AM_TAG (tag.c). */
+/** UCX's handler of HWS__AM_TAG (tag_arrived.c). */
 ucs_status_t hws__tag_cb(void *arg, const void *header, size_t header_length, void *data,
                          size_t length, const ucp_am_recv_param_t *param);
 /** UCX's handler of HWS__AM_USER. */

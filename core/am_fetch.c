@@ -3,13 +3,13 @@
  * rendezvous, which the library fetches, or the program by hws_am_recv().
  */
 #include "am.h"
+#include "copy_into.h"
 #include "error.h"
 #include "guard.h"
 #include "post.h"
 #include "progress.h"
 #include "tag.h"
 #include "ucx_loader.h"
-#include <string.h>
 
 /* Memory for the data: the user's hook, or ours. */
 static bool allocate(struct hws__message *m, const struct hws__am_handler *h)
@@ -103,6 +103,19 @@ static void fetch(struct hws__message *m, struct hws__am_handler *h)
     }
 }
 
+/* What came is in memory of the handler's from now on. 0, or HWS_E_CUDA. */
+static int32_t fill(struct hws__message *m, const struct hws__am_handler *h, const void *from)
+{
+    uint32_t kind = h->memory_kind;
+    bool known;
+    int32_t r = HWS_OK;
+
+    if (kind == HWS_MEMORY_UNKNOWN) {
+        r = hws__cuda_kind(m->ep_id, m->memory, &kind, &known);
+    }
+    return r < 0 ? r : hws__copy_into(m->worker, kind, m->memory, m->length, 0, from, m->length);
+}
+
 int hws__am_step(struct hws__worker *w)
 {
     struct hws__list *n;
@@ -127,13 +140,12 @@ int hws__am_step(struct hws__worker *w)
         } else if (m->rndv) {
             fetch(m, h);
         } else {
-            if (m->length != 0) {
-                memcpy(m->memory, from, m->length);
-            }
+            int32_t code = fill(m, h, from);
+
             hws__pool_give(&w->pool, ours, m->stored);
             m->data = m->memory;
             hws__message_orphan(m);
-            hws__am_tell(m, h, HWS_OK);
+            hws__am_tell(m, h, code);
         }
     }
     return done;

@@ -23,11 +23,11 @@ static int32_t read_options(const struct hws__worker *w, hws_id worker, const hw
     if (o->reserved != 0) {
         return hws__fail(HWS_E_NEWER, worker, "active message options: `reserved` is set");
     }
-    if (o->memory_kind == HWS_MEMORY_CUDA) {
-        return hws__fail(HWS_E_BUFFER_KIND, worker,
-                         "messages arrive in host memory: HWS_AM_DEFER, then hws_am_recv()");
+    if ((r = hws__cuda_usable(w->context, worker, o->memory_kind)) == HWS_OK &&
+        hws__cuda_is(o->memory_kind) && o->alloc == NULL && (o->flags & HWS_AM_DEFER) == 0) {
+        return hws__fail(HWS_E_INVALID, worker, "memory of a GPU comes from `alloc`: there is none");
     }
-    return hws__cuda_usable(w->context, worker, o->memory_kind);
+    return r;
 }
 
 /* What the options say; `*out` is null if they unset the handler. */
@@ -110,6 +110,9 @@ int32_t hws_am_handler(hws_id worker, uint32_t am_id, const hws_am_opts *opts)
         free(h);
         r = hws__fail(HWS_E_NO_MEMORY, worker, "handler");
     } else {
+        if (hws__cuda_is(o.memory_kind)) {
+            hws__cuda_adopt(w->context, hws__cuda_current(), false);
+        }
         replace_handler(w, am_id, h);
     }
     hws__disown(w, nested);

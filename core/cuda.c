@@ -220,6 +220,24 @@ int32_t hws__cuda_copy(struct hws__context *c, void *to, const void *from, uint6
                       : hws__fail(HWS_E_CUDA, 0, "cuMemcpy: %s (%d)", name_of(error), error);
 }
 
+int32_t hws__cuda_scatter(struct hws__context *c, void *buffer, uint64_t count, uint32_t flags,
+                          const void *data, uint64_t length)
+{
+    hws_iov one = {buffer, length};
+    const hws_iov *v = flags & HWS_OP_IOV ? buffer : &one;
+    const char *from = data;
+    int32_t r = HWS_OK;
+
+    for (uint64_t i = 0; r == HWS_OK && length != 0 && i < (flags & HWS_OP_IOV ? count : 1); i++) {
+        uint64_t n = v[i].length < length ? v[i].length : length;
+
+        r = n != 0 ? hws__cuda_copy(c, v[i].base, from, n) : HWS_OK;
+        from += n;
+        length -= n;
+    }
+    return r;
+}
+
 int32_t hws__cuda_synchronize(void *cuda, void *stream, const char **text)
 {
     bool pushed = hws__cuda_push(cuda);

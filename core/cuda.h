@@ -54,8 +54,16 @@ void hws__cuda_pop(bool pushed);
 /** The same for the context that UCX's transports of `c` need. Forgets one that CUDA refuses. */
 bool hws__cuda_enter(struct hws__context *c);
 
+/** Whether only the driver copies from or to such memory: the processor cannot, or a GPU may be using it. */
+static inline bool hws__cuda_is(uint32_t kind)
+{
+    return kind == HWS_MEMORY_CUDA || kind == HWS_MEMORY_CUDA_MANAGED;
+}
 /** Copy from or to memory of a GPU. 0, or HWS_E_CUDA. */
 int32_t hws__cuda_copy(struct hws__context *c, void *to, const void *from, uint64_t length);
+/** hws__scatter() into memory of a GPU. 0, or HWS_E_CUDA. */
+int32_t hws__cuda_scatter(struct hws__context *c, void *buffer, uint64_t count, uint32_t flags,
+                          const void *data, uint64_t length);
 
 /** Wait for all work of a stream. 0, or HWS_E_CUDA with `*text` set to a text that stays. */
 int32_t hws__cuda_synchronize(void *cuda, void *stream, const char **text);

@@ -2,9 +2,8 @@
  * Multi-buffer messages: memory for the segments of one that is received.
  */
 #include "multi_recv.h"
-#include "cuda.h"
+#include "copy_into.h"
 #include "progress.h"
-#include <string.h>
 
 /* Segments that came with the list have a place already. */
 static bool is_inline(const struct hws__multi *x, uint64_t i)
@@ -73,10 +72,12 @@ void hws__multi_copy_inline(struct hws__multi *x)
     from += x->inline_at;
     for (uint64_t i = 0; i < x->detail.count; i++) {
         if (!hws__multi_own(x, i)) {
-            if (x->segments[i].length != 0) {
-                memcpy(x->segments[i].base, from, x->segments[i].length);
-            }
-            from += x->segments[i].length;
+            const hws_segment *s = &x->segments[i];
+            int32_t r = hws__copy_into(x->message->worker, s->memory_kind, s->base, s->length, 0,
+                                       from, s->length);
+
+            x->status = x->status < 0 ? x->status : r;
+            from += s->length;
         }
     }
 }

@@ -54,7 +54,7 @@ static bool move(struct hws__endpoint *ep, const struct room *r, uint64_t at, ch
         theirs = (char *)v->base + at;
         to = out ? bytes : theirs;
         from = out ? theirs : bytes;
-        if (r->kind != HWS_MEMORY_CUDA) {
+        if (!hws__cuda_is(r->kind)) {
             memcpy(to, from, n);
         } else if (hws__cuda_copy(ep->worker->context, to, from, n) < 0) {
             hws__endpoint_fail(ep, HWS_E_CUDA, "the bytes of a stream could not be copied");

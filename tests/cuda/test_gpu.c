@@ -1,76 +1,17 @@
 /*
- * On a real GPU, where there is one: the kind of its memory, messages from and into it, and streams. Where
- * UCX has no CUDA, that its memory is refused. UCX: both TIMEOUT: 180
+ * On a GPU, or one in software: the kind of its memory, messages from it to it by a progress thread or behind a stream.
+ * Where UCX has no CUDA, that its memory is refused. UCX: both TIMEOUT: 180
  */
 #include "support/cases.h"
+#include "support/gpu.h"
 #include "support/pair.h"
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { SIZE = 1 << 20, MANAGED_GLOBAL = 1 };
 
-/* What of the driver's interface the tests themselves need. */
-static struct {
-    int (*init)(unsigned flags);
-    int (*device_count)(int *count);
-    int (*device)(int *device, int ordinal);
-    int (*retain)(void **context, int device);
-    int (*set_current)(void *context);
-    int (*alloc)(uintptr_t *pointer, size_t size);
-    int (*alloc_managed)(uintptr_t *pointer, size_t size, unsigned flags);
-    int (*alloc_host)(void **pointer, size_t size);
-    int (*release)(uintptr_t pointer);
-    int (*set)(uintptr_t pointer, unsigned char value, size_t size);
-    int (*set_async)(uintptr_t pointer, unsigned char value, size_t size, void *stream);
-    int (*to_host)(void *to, uintptr_t from, size_t size);
-    int (*to_host_async)(void *to, uintptr_t from, size_t size, void *stream);
-    int (*stream)(void **stream, unsigned flags);
-    int (*finish)(void);
-} cu;
-
-static const struct {
-    const char *name;
-    void *place;
-} symbols[] = {{"cuInit", &cu.init},
-               {"cuDeviceGetCount", &cu.device_count},
-               {"cuDeviceGet", &cu.device},
-               {"cuDevicePrimaryCtxRetain", &cu.retain},
-               {"cuCtxSetCurrent", &cu.set_current},
-               {"cuMemAlloc_v2", &cu.alloc},
-               {"cuMemAllocManaged", &cu.alloc_managed},
-               {"cuMemAllocHost_v2", &cu.alloc_host},
-               {"cuMemFree_v2", &cu.release},
-               {"cuMemsetD8_v2", &cu.set},
-               {"cuMemsetD8Async", &cu.set_async},
-               {"cuMemcpyDtoH_v2", &cu.to_host},
-               {"cuMemcpyDtoHAsync_v2", &cu.to_host_async},
-               {"cuStreamCreate", &cu.stream},
-               {"cuCtxSynchronize", &cu.finish}};
-
-/* A GPU with its primary context current, or the test is skipped. */
-static void gpu(void)
-{
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *context = NULL;
-    int count = 0, device = 0, error;
-
-    if (library == NULL) {
-        SKIP("no GPU here: %s", dlerror());
-    }
-    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
-        void *address = dlsym(library, symbols[i].name);
-
-        CHECK(address != NULL);
-        memcpy(symbols[i].place, &address, sizeof address);
-    }
-    if ((error = cu.init(0)) != 0 || (error = cu.device_count(&count)) != 0 || count == 0) {
-        SKIP("libcuda is here, but no GPU: error %d, %d devices", error, count);
-    }
-    CHECK_EQ(cu.device(&device, 0), 0);
-    CHECK_EQ(cu.retain(&context, device), 0);
-    CHECK_EQ(cu.set_current(context), 0);
-}
+static const t_gpu *cu;
 
 /* Register; 0 where this UCX has no CUDA. */
 static int registered(hws_id context, uintptr_t memory, uint32_t kind)
@@ -95,10 +36,10 @@ CASE(kinds_are_found)
     void *pinned = NULL, *plain = t_alloc(SIZE);
     hws_id context = 0;
 
-    gpu();
-    CHECK_EQ(cu.alloc(&device, SIZE), 0);
-    CHECK_EQ(cu.alloc_managed(&managed, SIZE, MANAGED_GLOBAL), 0);
-    CHECK_EQ(cu.alloc_host(&pinned, SIZE), 0);
+    cu = t_gpu_open();
+    CHECK_EQ(cu->alloc(&device, SIZE), 0);
+    CHECK_EQ(cu->alloc_managed(&managed, SIZE, MANAGED_GLOBAL), 0);
+    CHECK_EQ(cu->alloc_host(&pinned, SIZE), 0);
     CHECK_OK(hws_context_open(NULL, &context));
     CHECK_EQ(registered(context, (uintptr_t)plain, HWS_MEMORY_HOST), 1);
     CHECK_EQ(registered(context, (uintptr_t)pinned, HWS_MEMORY_HOST), 1);
@@ -138,12 +79,12 @@ static void through_the_gpu(uint32_t mode, int with_stream)
     hws_id op = 0, fetch = 0;
     t_pair pair;
 
-    gpu();
-    CHECK_EQ(cu.alloc(&from, SIZE), 0);
-    CHECK_EQ(cu.alloc(&to, SIZE), 0);
-    CHECK_EQ(cu.set(from, 3, SIZE), 0);
-    CHECK_EQ(cu.set(to, 0, SIZE), 0);
-    CHECK_EQ(cu.finish(), 0);
+    cu = t_gpu_open();
+    CHECK_EQ(cu->alloc(&from, SIZE), 0);
+    CHECK_EQ(cu->alloc(&to, SIZE), 0);
+    CHECK_EQ(cu->set(from, 3, SIZE), 0);
+    CHECK_EQ(cu->set(to, 0, SIZE), 0);
+    CHECK_EQ(cu->finish(), 0);
     t_pair_open(&pair, &opts);
     if (!registered(pair.context, from, HWS_MEMORY_CUDA)) {
         CHECK_CODE(hws_am_send(pair.endpoint[0], 1, NULL, 0, (void *)from, SIZE, &send, &op),
@@ -153,9 +94,9 @@ static void through_the_gpu(uint32_t mode, int with_stream)
     }
     CHECK_OK(hws_am_handler(pair.worker[1], 1, &handler));
     if (with_stream) {
-        CHECK_EQ(cu.stream(&send.stream, 1), 0);
+        CHECK_EQ(cu->stream(&send.stream, 1), 0);
         for (int i = 0; i <= 200; i++) {
-            CHECK_EQ(cu.set_async(from, (unsigned char)i, SIZE, send.stream), 0);
+            CHECK_EQ(cu->set_async(from, (unsigned char)i, SIZE, send.stream), 0);
         }
         send.flags |= HWS_OP_STREAM;
     }
@@ -164,13 +105,13 @@ static void through_the_gpu(uint32_t mode, int with_stream)
     CHECK_OK(hws_am_recv(d.buffer, (void *)to, SIZE, &recv, &fetch));
     WAIT_OK(&pair, fetch);
     WAIT_OK(&pair, op);
-    CHECK_EQ(cu.to_host(seen, to, SIZE), 0);
+    CHECK_EQ(cu->to_host(seen, to, SIZE), 0);
     for (int i = 0; i < SIZE; i++) {
         CHECK_EQ(seen[i], with_stream ? 200 : 3);
     }
     t_pair_close(&pair);
-    cu.release(from);
-    cu.release(to);
+    cu->release(from);
+    cu->release(to);
     free(seen);
 }
 
@@ -200,16 +141,16 @@ CASE(from_pinned_memory_behind_a_stream)
     hws_id recv = 0, send = 0;
     t_pair pair;
 
-    gpu();
-    CHECK_EQ(cu.alloc(&device, SIZE), 0);
-    CHECK_EQ(cu.alloc_host(&pinned, SIZE), 0);
+    cu = t_gpu_open();
+    CHECK_EQ(cu->alloc(&device, SIZE), 0);
+    CHECK_EQ(cu->alloc_host(&pinned, SIZE), 0);
     memset(pinned, 0, SIZE);
-    CHECK_EQ(cu.stream(&opts.stream, 1), 0);
+    CHECK_EQ(cu->stream(&opts.stream, 1), 0);
     t_pair_open(&pair, NULL);
     CHECK_OK(hws_tag_recv(pair.endpoint[1], in, SIZE, 1, UINT64_MAX, NULL, &recv));
     for (int i = 0; i <= 200; i++) {
-        CHECK_EQ(cu.set_async(device, (unsigned char)i, SIZE, opts.stream), 0);
-        CHECK_EQ(cu.to_host_async(pinned, device, SIZE, opts.stream), 0);
+        CHECK_EQ(cu->set_async(device, (unsigned char)i, SIZE, opts.stream), 0);
+        CHECK_EQ(cu->to_host_async(pinned, device, SIZE, opts.stream), 0);
     }
     CHECK_OK(hws_tag_send(pair.endpoint[0], pinned, SIZE, 1, &opts, &send));
     WAIT_OK(&pair, send);
@@ -218,7 +159,7 @@ CASE(from_pinned_memory_behind_a_stream)
         CHECK_EQ(in[i], 200);
     }
     t_pair_close(&pair);
-    cu.release(device);
+    cu->release(device);
     free(in);
 }
 
