@@ -25,7 +25,8 @@ static int32_t read_options(const struct hws__worker *w, hws_id worker, const hw
     }
     if ((r = hws__cuda_usable(w->context, worker, o->memory_kind)) == HWS_OK &&
         hws__cuda_is(o->memory_kind) && o->alloc == NULL && (o->flags & HWS_AM_DEFER) == 0) {
-        return hws__fail(HWS_E_INVALID, worker, "memory of a GPU comes from `alloc`: there is none");
+        return hws__fail(HWS_E_INVALID, worker,
+                         "memory of a GPU comes from `alloc`: there is none");
     }
     return r;
 }

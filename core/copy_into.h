@@ -13,8 +13,8 @@
  * bytes. 0, or HWS_E_CUDA.
  */
 static inline int32_t hws__copy_into(struct hws__worker *w, uint32_t kind, void *buffer,
-                                   uint64_t count, uint32_t flags, const void *data,
-                                   uint64_t length)
+                                     uint64_t count, uint32_t flags, const void *data,
+                                     uint64_t length)
 {
     if (__builtin_expect(hws__cuda_is(kind), 0)) {
         return hws__cuda_scatter(w->context, buffer, count, flags, data, length);

@@ -48,7 +48,7 @@ static ucs_status_t meet(struct hws__op *op, struct hws__endpoint *ep, struct hw
     }
     room = hws__bytes(op->buffer, op->length, flags);
     r = hws__copy_into(u->worker, op->memory_kind, op->buffer, op->length, flags, data,
-                     length < room ? length : room);
+                       length < room ? length : room);
     hws__op_finish_now(op, r == HWS_OK && length > room ? HWS_E_TRUNCATED : r);
     return UCS_OK;
 }

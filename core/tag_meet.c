@@ -53,8 +53,8 @@ int32_t hws__fetch(struct hws__post *p, struct hws__uworker *u, void *desc, uint
 static int32_t copy_out(struct hws__post *p, const void *data, uint64_t length)
 {
     uint64_t room = hws__bytes(p->buffer, p->length, p->opts->flags);
-    int32_t r = hws__copy_into(p->worker, p->opts->memory_kind, p->buffer, p->length, p->opts->flags,
-                             data, length < room ? length : room);
+    int32_t r = hws__copy_into(p->worker, p->opts->memory_kind, p->buffer, p->length,
+                               p->opts->flags, data, length < room ? length : room);
 
     p->done_length = length;
     p->done_status = r == HWS_OK && length > room ? HWS_E_TRUNCATED : r;

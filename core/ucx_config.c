@@ -366,17 +366,29 @@ static void add_tcp(ucp_config_t *config, const char *const *pairs)
         set_default(config, &(struct hws__kv){"TLS", list});
 }
 
+/* Whether memory of a GPU may come: there is one, or the user has named its transports. */
+static bool with_cuda(const char *tls)
+{
+    bool named = tls != NULL && tls[0] != '^' && strcmp(tls, "all") != 0;
+
+    return hws__cuda_present() ||
+           (named && (hws__tls_names(tls, "cuda") || hws__tls_names(tls, "cuda_copy")));
+}
+
 /*
- * A remote key names the memory domains by their numbers in the UCX context that packs it, and a raw peer that has
- * come by address meets this one: TCP has the same number in both if `self`, which is before it, is in both or none.
+ * What goes beside TCP follows the user's list. A remote key names the memory domains by their numbers in the UCX
+ * context that packs it, and a raw peer that has come by address meets this one: TCP has the same number in both if
+ * `self`, which is before it, is in both or none.
  */
-static void number_alike(ucp_config_t *config, const char *const *pairs)
+static void follow_user(ucp_config_t *config, const char *const *pairs)
 {
     const char *tls = hws__ucx_config_user("TLS", pairs);
+    bool self = tls == NULL || hws__tls_names(tls, "self");
 
-    if (tls != NULL && !hws__tls_names(tls, "self"))
-        set_default(config,
-                    &(struct hws__kv){"TLS", hws__cuda_present() ? "tcp,cuda_copy" : "tcp"});
+    set_default(config, &(struct hws__kv){"TLS", with_cuda(tls)
+                                                     ? self ? "tcp,self,cuda_copy" : "tcp,cuda_copy"
+                                                 : self ? "tcp,self"
+                                                        : "tcp"});
 }
 
 static int32_t set_user_pairs(ucp_config_t *config, int profile, const char *const *pairs)
@@ -452,7 +464,7 @@ int32_t hws__ucx_config(int profile, const char *const *pairs, ucp_config_t **ou
     if (profile == HWS__PROFILE_SHM)
         set_chosen_shm(config, pairs);
     if (profile == HWS__PROFILE_TCP)
-        number_alike(config, pairs);
+        follow_user(config, pairs);
     rc = set_user_pairs(config, profile, pairs);
     if (rc != 0) {
         hws__ucx.ucp_config_release(config);

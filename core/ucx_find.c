@@ -178,7 +178,16 @@ int hws__rdma_present(void)
 
 int hws__cuda_present(void)
 {
-    return access("/dev/nvidiactl", F_OK) == 0;
+    /* Linux, WSL 2, Jetson. */
+    static const char *const devices[] = {"/dev/nvidiactl", "/dev/dxg", "/dev/nvmap"};
+    void *loaded = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    int found = loaded != NULL;
+
+    if (loaded != NULL)
+        dlclose(loaded);
+    for (size_t i = 0; !found && i < sizeof(devices) / sizeof(devices[0]); i++)
+        found = access(devices[i], F_OK) == 0;
+    return found;
 }
 
 /* ---- the wheel ---- */

@@ -56,7 +56,7 @@ int hws__ucx_wheel_dir(char *dir);
 /** Non-zero if an RDMA device exists (/sys/class/infiniband is not empty). */
 int hws__rdma_present(void);
 
-/** Non-zero if the driver of a GPU is loaded (/dev/nvidiactl). */
+/** Non-zero if the driver of a GPU is there: its device file is, or this process has loaded libcuda. */
 int hws__cuda_present(void);
 
 #endif

@@ -53,8 +53,6 @@ static void *driver(void)
     if (library == NULL) {
         soft("libnvidia-ml.so.1");
         library = soft("libcuda.so.1");
-        /* There is no device file that would have the library ask UCX for them. */
-        setenv("UCX_TLS", "sysv,cma,self,tcp,cuda", 0);
     }
     return library;
 }

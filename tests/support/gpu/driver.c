@@ -133,8 +133,7 @@ API int cuGetProcAddress_v2(const char *name, void **function, int version,
     (void)version;
     (void)flags;
     snprintf(second, sizeof second, "%s_v2", name);
-    library = dladdr(&primary, &self) != 0 ? dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD)
-                                                 : NULL;
+    library = dladdr(&primary, &self) != 0 ? dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD) : NULL;
     *function = library != NULL ? dlsym(library, second) : NULL;
     if (*function == NULL && library != NULL) {
         *function = dlsym(library, name);
@@ -492,11 +491,11 @@ API int cuMemsetD8_v2(uintptr_t to, unsigned char value, size_t length)
 
 /* ---- what this GPU has not ---- */
 
-#define LACKS(name)                                                                                \
-    int name(void);                                                                                \
-    API int name(void)                                                                             \
-    {                                                                                              \
-        return NOT_SUPPORTED;                                                                      \
+#define LACKS(name)           \
+    int name(void);           \
+    API int name(void)        \
+    {                         \
+        return NOT_SUPPORTED; \
     }
 
 LACKS(cuIpcCloseMemHandle)
