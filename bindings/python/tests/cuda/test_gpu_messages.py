@@ -1,0 +1,142 @@
+"""Arrays of a GPU through hawser: every kind of message, over shared memory and TCP, between processes too."""
+
+import asyncio
+import multiprocessing
+import os
+
+import pytest
+from gpu_support import GpuArray, use
+
+import hawser
+import hawser.sync
+
+SIZES = [0, 8, 1000, 9000, 70_000, 1 << 20]
+
+
+@pytest.fixture(autouse=True)
+def gpu():
+    use()
+
+
+@pytest.fixture
+def event_loop_policy():
+    return asyncio.DefaultEventLoopPolicy()
+
+
+@pytest.fixture(params=["sysv,cma,tcp,self,cuda", "tcp,self,cuda"], ids=["shm", "tcp"])
+def context(request):
+    with hawser.Context(config={"TLS": request.param}) as context:
+        yield context
+
+
+@pytest.fixture
+async def worker(context):
+    async with hawser.Worker(context, am_ids=range(8)) as worker:
+        yield worker
+
+
+@pytest.fixture
+async def pair(worker):
+    async with hawser.listen(host="127.0.0.1", worker=worker) as listener:
+        async with (
+            hawser.connect("127.0.0.1", listener.port, worker=worker) as client,
+            await listener.accept() as server,
+        ):
+            yield client, server
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["receive first", "send first"])
+@pytest.mark.parametrize("ends", ["gpu gpu", "gpu host", "host gpu"])
+@pytest.mark.parametrize("size", SIZES)
+async def test_tagged(pair, size, ends, late):
+    client, server = pair
+    data = os.urandom(size)
+    source, target = ends.split()
+    out = GpuArray(data) if source == "gpu" else data
+    into = GpuArray(size) if target == "gpu" else bytearray(size)
+    receive = None if late else server.recv(into, tag=3)
+    send = client.send(out, tag=3)
+    if late:
+        await asyncio.sleep(0.01)
+        receive = server.recv(into, tag=3)
+    assert await receive == size
+    await send
+    assert bytes(into) == data
+
+
+@pytest.mark.parametrize("size", SIZES[1:])
+async def test_active_message(pair, size):
+    client, server = pair
+    data = os.urandom(size)
+    sending = asyncio.ensure_future(client.send_am(GpuArray(data), 2, b"head"))
+    header, body = await server.recv_am(2)
+    assert header == b"head" and len(body) == size
+    if body.pending:
+        into = GpuArray(size)
+        await body.fetch(into)
+        assert bytes(into) == data
+    else:
+        assert bytes(body) == data
+    await sending
+
+
+@pytest.mark.parametrize("size", SIZES[1:])
+async def test_stream(pair, size):
+    client, server = pair
+    data = os.urandom(size)
+    into = GpuArray(size)
+    send = client.stream_send(GpuArray(data))
+    assert await server.stream_recv(into) == size
+    await send
+    assert bytes(into) == data
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_segments_of_host_and_gpu(pair, size):
+    client, server = pair
+    data, small = os.urandom(size), os.urandom(100)
+    send = client.send_multi([small, GpuArray(data), small], tag=4)
+    segments = await server.recv_multi(tag=4)
+    parts = [bytearray(100), GpuArray(size), GpuArray(100)]
+    await segments.fetch(parts)
+    await send
+    assert [bytes(part) for part in parts] == [small, data, small]
+
+
+async def test_what_is_received_into_nothing_stays_whole(pair):
+    """A receive that is too short, and the next one."""
+    client, server = pair
+    await client.send(bytes(100), tag=1)
+    await client.send(b"next", tag=1)
+    short, right = GpuArray(10), GpuArray(4)
+    with pytest.raises(hawser.TruncatedError):
+        await server.recv(short, tag=1)
+    assert await server.recv(right, tag=1) == 4
+    assert bytes(right) == b"next"
+
+
+def echo(port, count):
+    use()
+    with hawser.sync.connect("127.0.0.1", port) as endpoint:
+        for _ in range(count):
+            size = int.from_bytes(endpoint.recv(tag=1), "little")
+            array = GpuArray(size)
+            endpoint.recv(array, tag=2)
+            endpoint.send(array, tag=3)
+        endpoint.recv(tag=4)
+
+
+def test_between_processes():
+    with hawser.sync.listen(host="127.0.0.1") as listener:
+        child = multiprocessing.get_context("spawn").Process(target=echo, args=(listener.port, len(SIZES)))
+        child.start()
+        with listener.accept(timeout=60) as endpoint:
+            for size in SIZES:
+                data, back = os.urandom(size), GpuArray(size)
+                endpoint.send(size.to_bytes(8, "little"), tag=1)
+                endpoint.send(GpuArray(data), tag=2)
+                assert endpoint.recv(back, tag=3, timeout=60) == size
+                assert bytes(back) == data
+            endpoint.send(b"done", tag=4)
+        child.join(60)
+        assert child.exitcode == 0
