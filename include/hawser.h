@@ -711,6 +711,8 @@ HWS_API int32_t hws_endpoint_query(hws_id endpoint, hws_endpoint_info *out);
  * memory, or first posts an operation on it, is kept, and is current on each thread while it makes
  * progress on a worker of the context, also in callbacks. The context that was registered with last
  * counts; it must live until the memory's id is closed, or the context if nothing was registered.
+ * What comes small is in host memory first, and the driver copies it into the receiver's (cuMemcpy(),
+ * HWS_E_CUDA if that fails); what is large UCX moves.
  *
  * With HWS_OP_STREAM what a call sends (also hws_put(), hws_put_notify() and hws_plan_post()) starts when all work of
  * hws_op_opts.stream is done, a CUstream or cudaStream_t: null is the default stream, CU_STREAM_PER_THREAD is refused
@@ -913,7 +915,7 @@ HWS_API int32_t hws_tag_send_sync(hws_id endpoint, const void *buffer, uint64_t 
  * @param mask     bits of the tag that count; UINT64_MAX: all
  * @param[out] op  nullable if opts names a sink
  * @return 0, HWS_DONE, HWS_E_PEER_CLOSED when the peer left and nothing is waiting, HWS_E_BUFFER_KIND
- *         (memory of a GPU), HWS_E_UNSUPPORTED (HWS_OP_TAKE on a raw endpoint), ...
+ *         (this UCX cannot handle such memory), HWS_E_UNSUPPORTED (HWS_OP_TAKE on a raw endpoint), ...
  * @thread any  @blocks no  @owns the buffer is the library's until the final event  @since 0.1
  * @ucx ucp_am_recv_data_nbx, ucp_tag_recv_nbx on a raw endpoint
  */
@@ -1064,7 +1066,7 @@ typedef struct hws_am_opts {
     hws_alloc_fn alloc; /* nullable: the library's own memory */
     hws_free_fn free;   /* nullable: memory from `alloc` is not given back */
     void *alloc_arg;
-    uint32_t memory_kind; /* of the memory that `alloc` gives */
+    uint32_t memory_kind; /* of the memory that `alloc` gives; a callback of a message in a GPU's cannot read it */
     uint32_t reserved;
 } hws_am_opts;
 
@@ -1073,7 +1075,8 @@ typedef struct hws_am_opts {
  * Messages that arrive without a handler are counted and dropped. The old handler is not called any
  * more; a new callback gets what had arrived and was not told of, a queue only what arrives later.
  * @param am_id  0 to HWS_AM_ID_MAX
- * @return 0, HWS_E_INVALID, HWS_E_BUFFER_KIND (`memory_kind`: messages arrive in host memory)
+ * @return 0, HWS_E_INVALID (also memory of a GPU without `alloc` or HWS_AM_DEFER), HWS_E_BUFFER_KIND (this UCX cannot
+ *         handle such memory)
  * @thread any  @blocks for microseconds while another thread progresses the worker
  * @owns copies everything in opts  @since 0.1  @ucx ucp_worker_set_am_recv_handler
  */
@@ -1424,7 +1427,7 @@ HWS_API int32_t hws_multi_recv(hws_id source, uint64_t tag, uint64_t mask,
  * @param[out] op   nullable if opts names a sink or HWS_OP_DETACHED
  * @return 0, HWS_DONE, HWS_E_TRUNCATED (a segment is too short), HWS_E_INVALID (another count, a
  *         null base), HWS_E_BUFFER_KIND (memory of a GPU for a segment below 64 KiB that the sender
- *         had in host memory: these come together), HWS_E_IN_USE (it was received in one step), or
+ *         had in host memory, where there is more of these than comes with the list), HWS_E_IN_USE (it was received in one step), or
  *         the endpoint's error when the peer is gone and data was still there
  * @thread any  @blocks no  @owns the segments' data is the library's until the final event
  * @since 0.1  @ucx ucp_am_recv_data_nbx

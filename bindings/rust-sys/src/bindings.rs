@@ -729,7 +729,7 @@ pub struct hws_am_opts {
     /// nullable: memory from `alloc` is not given back
     pub free: hws_free_fn,
     pub alloc_arg: *mut c_void,
-    /// of the memory that `alloc` gives
+    /// of the memory that `alloc` gives; a callback of a message in a GPU's cannot read it
     pub memory_kind: u32,
     pub reserved: u32,
 }
@@ -1622,7 +1622,7 @@ unsafe extern "C" {
     ///
     /// With HWS_OP_TAKE no buffer is needed: the receive ends when a message has come, its event's `source` is the message's id for hws_message_recv() or hws_close(), `length` its bytes.
     ///
-    /// Threads: any. Blocks: no. Owns: the buffer is the library's until the final event. Returns: 0, HWS_DONE, HWS_E_PEER_CLOSED when the peer left and nothing is waiting, HWS_E_BUFFER_KIND (memory of a GPU), HWS_E_UNSUPPORTED (HWS_OP_TAKE on a raw endpoint), ....
+    /// Threads: any. Blocks: no. Owns: the buffer is the library's until the final event. Returns: 0, HWS_DONE, HWS_E_PEER_CLOSED when the peer left and nothing is waiting, HWS_E_BUFFER_KIND (this UCX cannot handle such memory), HWS_E_UNSUPPORTED (HWS_OP_TAKE on a raw endpoint), ....
     pub fn hws_tag_recv(source: hws_id, buffer: *mut c_void, length: u64, tag: u64, mask: u64, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
 
     /// Look for a message that has arrived and was not received. It does not make progress.
@@ -1662,7 +1662,7 @@ unsafe extern "C" {
 
     /// Set, replace or unset the handler of an active-message id on a worker, for all its endpoints. Messages that arrive without a handler are counted and dropped. The old handler is not called any more; a new callback gets what had arrived and was not told of, a queue only what arrives later.
     ///
-    /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: copies everything in opts. Returns: 0, HWS_E_INVALID, HWS_E_BUFFER_KIND (`memory_kind`: messages arrive in host memory).
+    /// Threads: any. Blocks: for microseconds while another thread progresses the worker. Owns: copies everything in opts. Returns: 0, HWS_E_INVALID (also memory of a GPU without `alloc` or HWS_AM_DEFER), HWS_E_BUFFER_KIND (this UCX cannot handle such memory).
     pub fn hws_am_handler(worker: hws_id, am_id: u32, opts: *const hws_am_opts) -> i32;
 
     /// Send an active message.
@@ -1739,7 +1739,7 @@ unsafe extern "C" {
 
     /// Move the data of a listed message into the receiver's memory. The final event is HWS_EVENT_MULTI_RECV without detail.
     ///
-    /// Threads: any. Blocks: no. Owns: the segments' data is the library's until the final event. Returns: 0, HWS_DONE, HWS_E_TRUNCATED (a segment is too short), HWS_E_INVALID (another count, a null base), HWS_E_BUFFER_KIND (memory of a GPU for a segment below 64 KiB that the sender had in host memory: these come together), HWS_E_IN_USE (it was received in one step), or the endpoint's error when the peer is gone and data was still there.
+    /// Threads: any. Blocks: no. Owns: the segments' data is the library's until the final event. Returns: 0, HWS_DONE, HWS_E_TRUNCATED (a segment is too short), HWS_E_INVALID (another count, a null base), HWS_E_BUFFER_KIND (memory of a GPU for a segment below 64 KiB that the sender had in host memory, where there is more of these than comes with the list), HWS_E_IN_USE (it was received in one step), or the endpoint's error when the peer is gone and data was still there.
     pub fn hws_multi_fetch(buffer: hws_id, segments: *const hws_segment, count: u64, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
 
     /// Undo a receive that ended with a list: the message is received again, as hws_message_return() says.

@@ -30,8 +30,8 @@ enum {
 
 static int initialized;
 static struct {
-    int device;
-} primary;
+    _Atomic int retained;
+} primary; /* its address is its handle */
 static _Thread_local void *stack[16];
 static _Thread_local int depth;
 
@@ -149,18 +149,20 @@ API int cuGetProcAddress_v2(const char *name, void **function, int version,
 API int cuDevicePrimaryCtxRetain(void **context, int device)
 {
     *context = &primary;
+    primary.retained += initialized && device == 0;
     return !initialized ? NOT_INITIALIZED : device == 0 ? SUCCESS : INVALID_DEVICE;
 }
 
 API int cuDevicePrimaryCtxRelease_v2(int device)
 {
+    primary.retained -= device == 0;
     return device == 0 ? SUCCESS : INVALID_DEVICE;
 }
 
 API int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active)
 {
     *flags = 0;
-    *active = 1;
+    *active = primary.retained > 0;
     return device == 0 ? SUCCESS : INVALID_DEVICE;
 }
 
@@ -258,7 +260,11 @@ API int cuMemAllocHost_v2(void **pointer, size_t size)
 API int cuMemFree_v2(uintptr_t pointer)
 {
     enum gpu_sort sort = gpu_find(pointer).sort;
+    int error = ready();
 
+    if (error != SUCCESS) {
+        return error;
+    }
     gpu_finish_all(); /* as a GPU's does */
     if (!gpu_free(pointer)) {
         return pointer == 0 ? SUCCESS : INVALID_VALUE;

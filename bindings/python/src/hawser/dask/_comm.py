@@ -17,11 +17,13 @@ from distributed.utils import offload
 
 import hawser
 
-from . import _direct
+from . import _device, _device_objects, _direct
 from ._config import close_timeout, write_ahead
 from ._pool import take
 
 log = logging.getLogger("hawser.dask")
+
+_device_objects.register()
 
 # Frames travel together, as one coalesced message, up to so many bytes.
 COALESCE = 32768
@@ -102,6 +104,8 @@ class HawserComm(Comm):
         info = dict(super().handshake_info())
         if self._lender is not None:
             info["hawser-memory"] = self._lender.where()
+        if self._endpoint is not None and _device.usable(self._endpoint.worker.context):
+            info["hawser-device"] = True
         return info
 
     def _failed(self, error: hawser.HawserError | OSError) -> NoReturn:
@@ -118,7 +122,7 @@ class HawserComm(Comm):
             receiving = endpoint.recv_multi(0, 0)  # any tag
             segments = await receiving
             # Each buffer has memory of its own, so that each can be freed alone.
-            frames = [take(n) for n in segments.lengths]
+            frames = _device.memory_for(segments.lengths, segments.kinds, take)
             await segments.fetch(frames)
             self._peer_reads |= bool(receiving.tag & _direct.CAN_READ)
             if receiving.tag & _direct.LENDS:
@@ -171,6 +175,8 @@ class HawserComm(Comm):
         not be changed, but for batches of up to 4 MiB. Cancelling it aborts the connection."""
         if self._endpoint is None:
             raise CommClosedError(f"in {self!r}: write to a closed connection")
+        if serializers is None and self.remote_info.get("hawser-device"):
+            serializers = _device.SERIALIZERS
         frames = await to_frames(
             msg,
             allow_offload=self.allow_offload,
@@ -186,10 +192,12 @@ class HawserComm(Comm):
         endpoint = self._endpoint
         if endpoint is None:
             raise CommClosedError(f"in {self!r}: closed while the message was serialized")
-        n = sum(f.nbytes if isinstance(f, memoryview) else len(f) for f in frames)
+        n = sum(map(_device.frame_bytes, frames))
         if isinstance(msg, list) and n <= BATCH_COPIED:
             frames = [bytes(f) if isinstance(f, memoryview) else f for f in frames]
         try:
+            if any(map(_device.is_device, frames)):
+                _device.synchronize()
             sending = self._post(endpoint, frames)
             if not sending.done():
                 self._unsent += n

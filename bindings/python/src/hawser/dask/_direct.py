@@ -26,6 +26,7 @@ from hawser import _core
 from hawser._errors import ErrorCode
 
 from ._config import direct_reads
+from ._device import is_device
 
 # Buffers of fewer bytes travel with the message.
 SMALLEST = 1 << 12
@@ -187,7 +188,7 @@ class Lender:
         stay, places, kept, total = [], [], [], 0
         for i, frame in enumerate(frames):
             # Memory of a GPU is UCX's affair.
-            if _length(frame) >= SMALLEST and (memory := _core.memory(frame))[2] == 0:
+            if not is_device(frame) and _length(frame) >= SMALLEST and (memory := _core.memory(frame))[2] == 0:
                 places.append(_PLACE.pack(i, *memory[:2]))
                 kept.append(frame)
                 total += memory[1]

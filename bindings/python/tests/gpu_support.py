@@ -25,16 +25,24 @@ def check(error):
     assert error == 0, f"CUDA's error {error}"
 
 
+def enter():
+    """Make the primary context current on this thread."""
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    check(driver.cuCtxGetCurrent(ctypes.byref(context)))
+    if not context:
+        check(driver.cuDeviceGet(ctypes.byref(device), 0))
+        check(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
+        check(driver.cuCtxSetCurrent(context))
+
+
 def use():
-    """Make the primary context current on this thread. Skips where there is no GPU, or UCX cannot handle its memory."""
+    """The same at first. Skips where there is no GPU, or UCX cannot handle its memory."""
     import hawser
 
-    count, device, context = ctypes.c_int(), ctypes.c_int(), ctypes.c_void_p()
+    count = ctypes.c_int()
     if (error := driver.cuInit(0)) or driver.cuDeviceGetCount(ctypes.byref(count)) or not count.value:
         pytest.skip(f"libcuda is here, but no GPU: error {error}, {count.value} devices")
-    check(driver.cuDeviceGet(ctypes.byref(device), 0))
-    check(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
-    check(driver.cuCtxSetCurrent(context))
+    enter()
     with hawser.Context() as context:
         try:
             context.mem_register(GpuArray(64)).close()
@@ -49,6 +57,7 @@ class GpuArray:
         self.nbytes = data if isinstance(data, int) else len(data)
         self._pointer = ctypes.c_void_p()
         if self.nbytes:
+            enter()
             check(driver.cuMemAlloc_v2(ctypes.byref(self._pointer), ctypes.c_size_t(self.nbytes)))
             if not isinstance(data, int):
                 check(driver.cuMemcpyHtoD_v2(self._pointer, bytes(data), ctypes.c_size_t(self.nbytes)))
@@ -57,6 +66,7 @@ class GpuArray:
 
     def __del__(self):
         if self._pointer:
+            enter()
             driver.cuMemFree_v2(self._pointer)
 
     @property
@@ -75,5 +85,6 @@ class GpuArray:
     def __bytes__(self):
         out = ctypes.create_string_buffer(max(self.nbytes, 1))
         if self.nbytes:
+            enter()
             check(driver.cuMemcpyDtoH_v2(out, self._pointer, ctypes.c_size_t(self.nbytes)))
         return out.raw[: self.nbytes]

@@ -1,0 +1,145 @@
+"""Arrays of a GPU between Dask's processes: they stay on the GPU, where both ends have one."""
+
+import asyncio
+import ctypes
+import multiprocessing
+import os
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+from distributed.comm import connect, listen
+from distributed.protocol import to_serialize
+from gpu_support import GpuArray, driver, enter, use
+
+from hawser.dask import _device
+
+pytestmark = [pytest.mark.filterwarnings("default")]
+SIZES = [0, 8, 9000, 70_000, 1 << 20]
+
+
+@pytest.fixture(autouse=True)
+def gpu():
+    use()
+
+
+@pytest.fixture
+def event_loop_policy():
+    return asyncio.DefaultEventLoopPolicy()
+
+
+def contents(array):
+    """Bytes of an array of any class, by the driver: a processor cannot read them."""
+    interface = array.__cuda_array_interface__
+    n = int(np.prod(interface["shape"])) * int(interface["typestr"][2:])
+    out = ctypes.create_string_buffer(max(n, 1))
+    enter()
+    if n:
+        assert driver.cuMemcpyDtoH_v2(out, ctypes.c_void_p(interface["data"][0]), ctypes.c_size_t(n)) == 0
+    return out.raw[:n]
+
+
+async def echo(comm):
+    while True:
+        try:
+            await comm.write(to_serialize(await comm.read()))
+        except OSError:
+            return
+
+
+@pytest.mark.parametrize("scheme", ["ucx", "hawser"])
+async def test_arrays_there_and_back(scheme):
+    async with listen(f"{scheme}://127.0.0.1:0", echo) as listener:
+        comm = await connect(listener.contact_address)
+        for size in SIZES:
+            data = os.urandom(size)
+            await comm.write(to_serialize(GpuArray(data)))
+            back = await comm.read()
+            assert contents(back) == data
+            assert isinstance(back, _device.DeviceArray)
+        await comm.close()
+
+
+async def test_arrays_among_others_in_one_message():
+    async with listen("ucx://127.0.0.1:0", echo) as listener:
+        comm = await connect(listener.contact_address)
+        data, host = os.urandom(100_000), np.arange(50_000)
+        await comm.write({"a": to_serialize(GpuArray(data)), "b": to_serialize(host), "c": b"small"})
+        back = await comm.read()
+        back = getattr(back, "data", back)
+        assert contents(back["a"]) == data
+        assert (back["b"] == host).all() and back["c"] == b"small"
+        await comm.close()
+
+
+async def test_memory_goes_back():
+    """A buffer of the GPU's lives as long as what refers to it."""
+    async with listen("ucx://127.0.0.1:0", echo) as listener:
+        comm = await connect(listener.contact_address)
+        for _ in range(40):  # of 1 GiB that this GPU has at least
+            await comm.write(to_serialize(GpuArray(32 << 20)))
+            await comm.read()
+        await comm.close()
+
+
+class Portable(GpuArray):
+    """Dask's other families know it too: as bytes."""
+
+    def __reduce__(self):
+        return bytes, (bytes(self),)
+
+
+async def ask(address):
+    comm = await connect(address)
+    got = await comm.read()
+    await comm.close()
+    return got
+
+
+def run_ask(address, size):
+    got = asyncio.run(ask(address))
+    assert isinstance(got, bytes) and len(got) == size, f"{type(got)} {len(got)} {got!r:.80}"
+
+
+async def test_a_process_without_a_cuda_context_gets_what_it_can_read():
+    async def give(comm):
+        await comm.write(to_serialize(Portable(50_000)))
+
+    async with listen("ucx://127.0.0.1:0", give) as listener:
+        child = multiprocessing.get_context("spawn").Process(target=run_ask, args=(listener.contact_address, 50_000))
+        child.start()
+        await asyncio.to_thread(child.join, 60)
+        assert child.exitcode == 0
+        got = await ask(listener.contact_address)
+        assert isinstance(got, _device.DeviceArray) and got.nbytes == 50_000
+
+
+def make(seed):
+    return GpuArray(np.random.default_rng(seed).bytes(300_000))
+
+
+def read(array):
+    return contents(array)
+
+
+def test_between_workers():
+    """A worker makes an array, the other reads it: it comes in memory of its GPU. The client gathers it."""
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, protocol="ucx", dashboard_address=":0", preload=[__file__]
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        client.wait_for_workers(2)
+        a, b = list(client.scheduler_info()["workers"])
+        x = client.submit(make, 1, workers=[a])
+        y = client.submit(read, x, workers=[b])
+        assert y.result(timeout=60) == np.random.default_rng(1).bytes(300_000)
+        on_b = client.run(lambda key, dask_worker: type(dask_worker.data[key]).__name__, x.key, workers=[b])
+        assert on_b[b] == "DeviceArray"
+        assert contents(x.result(timeout=60)) == np.random.default_rng(1).bytes(300_000)
+
+
+def dask_setup(worker):
+    """As a preload of a worker: its CUDA context is made before it connects."""
+    use()
