@@ -47,7 +47,7 @@ static bool look_for_credit(const struct hws__post *p, const struct hws__credit_
         return false;
     }
     for (int i = 0; i < LOOKS && p->ep->open && !may_go(out, bytes); i++) {
-        if (hws__ucx.ucp_worker_progress(u->ucx) == 0) {
+        if (hws__uworker_progress(u) == 0) {
             break;
         }
         u->idle = 0;

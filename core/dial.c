@@ -282,7 +282,7 @@ void hws__dial_failed(struct hws__endpoint *ep, int32_t status)
         return;
     }
     status = meaning(ep, status, by_tcp);
-    hws__endpoint_fail(ep, status, "%.40s:%u: %s%s", ep->host, (unsigned)ep->port,
-                       hws_error_text(status),
-                       status == HWS_E_PEER_VERSION ? ", or has no descriptors left" : "");
+    hws__endpoint_fail(
+        ep, status, "%.40s:%u: %s%s", ep->host, (unsigned)ep->port, hws_error_text(status),
+        status == HWS_E_PEER_VERSION ? ", or has no descriptors or memory left" : "");
 }

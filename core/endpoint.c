@@ -6,6 +6,7 @@
 #include "isolated.h"
 #include "plan.h"
 #include "progress.h"
+#include "reserve.h"
 #include "rkey.h"
 #include "time.h"
 #include <stdarg.h>
@@ -115,6 +116,9 @@ void hws__endpoint_fail(struct hws__endpoint *ep, int32_t status, const char *fm
     ep->failed = true;
     ep->status = status;
     ep->open = false;
+    if (status == HWS_E_NO_MEMORY) {
+        hws__reserve_spend(ep->worker);
+    }
     HWS__COUNT(ep->worker, failures, 1);
     HWS__COUNT(ep->worker, endpoint_failures[-status & (HWS__CODES - 1)], 1);
     /* A UCX worker that comes before its end has been told is for somebody else. */

@@ -5,6 +5,7 @@
 #include "dial.h"
 #include "listener.h"
 #include "lost.h"
+#include "reserve.h"
 #include "sockets.h"
 #include "waddress.h"
 
@@ -69,6 +70,7 @@ void hws__endpoint_opened(struct hws__endpoint *ep)
     ep->phase = HWS__PHASE_OPEN;
     ep->open = ep->hello_done = true;
     ep->flush_acked = ep->worker->sequence;
+    hws__reserve_keep(ep->worker);
     ep->deadline = 0;
     if (ep->server) {
         if (!hws__endpoint_tell_accepted(ep)) {

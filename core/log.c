@@ -12,6 +12,7 @@
 
 #include "error.h"
 #include "ucx_loader.h"
+#include "uworker.h"
 
 enum { LINE_MAX_BYTES = 1024 };
 
@@ -152,6 +153,18 @@ static void catch_error(const char *fmt, va_list args)
     caught.text = NULL;
 }
 
+/*
+ * UCX takes a message of several fragments, for whose whole it has no memory, for received: its sender is told of no
+ * failure, and a flush behind it ends well. These are UCX's only words about it, on all its versions.
+ */
+static void note_dropped(const char *fmt)
+{
+    static const char words[] = "failed to allocate buffer for assembling UCP AM";
+
+    if (hws__progressing != NULL && strncmp(fmt, words, sizeof words - 1) == 0)
+        hws__uworker_dropped(hws__progressing);
+}
+
 static ucs_log_func_rc_t ucx_line(const char *file, unsigned line, const char *function,
                                   ucs_log_level_t ucx_level,
                                   const ucs_log_component_config_t *component, const char *fmt,
@@ -167,6 +180,8 @@ static ucs_log_func_rc_t ucx_line(const char *file, unsigned line, const char *f
         return UCS_LOG_FUNC_RC_CONTINUE; /* UCX aborts next: never without its last words */
     if (level == HWS_LOG_ERROR && caught.text != NULL)
         catch_error(fmt, args);
+    if (level == HWS_LOG_ERROR)
+        note_dropped(fmt);
     if (level <= hws__log_level_now()) {
         snprintf(prefix, sizeof(prefix), "ucx %.60s:%u ", slash != NULL ? slash + 1 : file, line);
         write_line(level, prefix, fmt, args);

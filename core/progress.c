@@ -137,9 +137,11 @@ static int look(struct hws__worker *w, struct hws__uworker *u)
 
     /* Not over TCP: a send that fails there closes the connection which UCX reads from just then. */
     w->sweeping = u->shm;
+    hws__progressing = u;
     do {
         r = (int)hws__ucx.ucp_worker_progress(u->ucx);
     } while (r == 0 && --looks != 0);
+    hws__progressing = NULL;
     if (__builtin_expect(u->half_made.possible, 0)) {
         r += hws__half_made_step(u, r);
     }
@@ -243,7 +245,7 @@ static int check_cold(struct hws__worker *w, uint64_t now)
         if (u->hot || u->stranded || !(all || u->deaf)) {
             continue;
         }
-        if (hws__ucx.ucp_worker_progress(u->ucx) != 0) {
+        if (hws__uworker_progress(u) != 0) {
             u->half_made.due = u->half_made.possible;
             /* A sender that was stopped between writing and announcing it still may: cooling tells. */
             u->unannounced = !u->deaf;

@@ -110,6 +110,7 @@ struct hws__uworker *hws__uworker_create_tcp(struct hws__context *c, int role, b
 }
 
 _Thread_local bool hws__uworker_destroying __attribute__((tls_model("initial-exec")));
+_Thread_local struct hws__uworker *hws__progressing __attribute__((tls_model("initial-exec")));
 
 /* Everything but the record itself. */
 static void close_ucx(struct hws__uworker *u)
@@ -408,6 +409,21 @@ bool hws__uworker_ep_add(struct hws__uworker *u, struct hws__endpoint *ep)
     ep_insert(u->eps, u->ep_slots, ep);
     u->ep_count++;
     return true;
+}
+
+static void lost(struct hws__endpoint *ep)
+{
+    if (ep != NULL && !ep->raw) {
+        hws__endpoint_lost(ep, "a long message");
+    }
+}
+
+void hws__uworker_dropped(struct hws__uworker *u)
+{
+    lost(u->only);
+    for (uint32_t i = 0; i < u->ep_slots; i++) {
+        lost(u->eps[i]); /* whose it was is not known */
+    }
 }
 
 void hws__uworker_ep_remove(struct hws__uworker *u, struct hws__endpoint *ep)

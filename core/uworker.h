@@ -14,6 +14,7 @@
 #include "half_made.h"
 #include "list.h"
 #include "pairing.h"
+#include "ucx_loader.h"
 #include <hawser.h>
 #include <stdbool.h>
 #include <ucp/api/ucp.h>
@@ -97,6 +98,21 @@ void hws__uworker_drop(struct hws__uworker *u);
  * `user_data` points to may be another's by now. Read first in each callback of a request.
  */
 extern _Thread_local bool hws__uworker_destroying __attribute__((tls_model("initial-exec")));
+
+/** The one that this thread progresses, while it sweeps. */
+extern _Thread_local struct hws__uworker *hws__progressing
+    __attribute__((tls_model("initial-exec")));
+static inline unsigned hws__uworker_progress(struct hws__uworker *u)
+{
+    unsigned r;
+
+    hws__progressing = u;
+    r = hws__ucx.ucp_worker_progress(u->ucx);
+    hws__progressing = NULL;
+    return r;
+}
+/** UCX has dropped a message that came here, for want of memory. Also inside UCX: whose it may be fail. */
+void hws__uworker_dropped(struct hws__uworker *u);
 
 /**
  * End what a dead one still holds, though it cannot be destroyed: the program has pointers to messages that lie in it.

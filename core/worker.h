@@ -123,6 +123,7 @@ struct hws__worker {
     struct hws__list free_multis;
     void *multi_scratch; /* for a list on its way into UCX */
     uint64_t multi_scratch_room;
+    void *reserve; /* memory for UCX to close a connection with, see reserve.h */
     uint64_t multi_bytes_max;
     uint32_t multi_count_max;
     uint32_t credit_messages; /* see credit.h; 0: no limit */

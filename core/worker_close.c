@@ -8,6 +8,7 @@
 #include "multi.h"
 #include "own.h"
 #include "progress.h"
+#include "reserve.h"
 #include "standby.h"
 #include "stats_page.h"
 #include <errno.h>
@@ -68,6 +69,7 @@ void hws__worker_free_parts(struct hws__worker *w)
     }
     hws__pool_drain(&w->pool);
     free(w->multi_scratch);
+    hws__reserve_spend(w);
     w->multi_scratch = NULL;
     w->multi_scratch_room = 0;
     for (uint32_t i = 0; i <= HWS_AM_ID_MAX; i++) {
