@@ -64,6 +64,31 @@ def test_types_of_a_user(tmp_path):
     assert hawser.Operation[int] is not hawser.Operation
 
 
+USER_OF_UCP = """
+import asyncio
+from hawser import ucp, ucxx
+
+async def serve(ep: ucp.Endpoint, listener: ucp.Listener, address: ucp.ucx_api.UCXAddress) -> None:
+    try:
+        reveal_type(await ep.recv(bytearray(1)))
+    except (ucp.UCXError, ucp.UCXCanceled, ucp.UCXCloseError):
+        await asyncio.gather(ep.send(b"1"), ep.close())
+
+def made(context: ucxx.ApplicationContext, ep: ucxx.core.Endpoint, listener: ucxx.core.Listener) -> None:
+    try:
+        ucxx.reset()
+    except ucxx.UCXError:
+        ucxx.init()
+"""
+
+
+def test_types_of_who_comes_from_ucxpy(tmp_path):
+    """The names that UCX-Py's and UCXX's programs use are there for type checkers, too."""
+    program = tmp_path / "user.py"
+    program.write_text(USER_OF_UCP)
+    assert '"bool"' in run(sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path, program)
+
+
 def test_style():
     run(sys.executable, "-m", "ruff", "check", HERE)
 

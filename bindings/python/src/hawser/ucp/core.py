@@ -14,24 +14,32 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from . import comm  # noqa: F401 (programs find this, and what is not used of the next lines, here too)
+from . import comm as comm  # programs find this, and what else is imported under its own name, here too
+from ._application import ApplicationContext as ApplicationContext
+from ._application import Listener as Listener
 from ._application import (  # noqa: F401
-    ApplicationContext,
-    Listener,
     _epoll_fd_finalizer,
     _listener_handler,
     _listener_handler_coroutine,
     serve_in,
 )
-from ._endpoint import Endpoint
-from ._handshake import CtrlMsg, agree_on_tags, exchange_peer_info  # noqa: F401
-from ._libs import of_dask, ucx_api
-from ._libs.arr import Array  # noqa: F401
-from ._libs.ucx_api import is_am_supported  # noqa: F401
-from ._libs.utils import nvtx_annotate  # noqa: F401
-from .continuous_ucx_progress import BlockingMode, NonBlockingMode  # noqa: F401
-from .exceptions import UCXCanceled, UCXCloseError, UCXError  # noqa: F401
-from .utils import get_event_loop, get_ucxpy_logger, hash64bits  # noqa: F401
+from ._endpoint import Endpoint as Endpoint
+from ._handshake import CtrlMsg as CtrlMsg
+from ._handshake import agree_on_tags  # noqa: F401
+from ._handshake import exchange_peer_info as exchange_peer_info
+from ._libs import of_dask
+from ._libs import ucx_api as ucx_api
+from ._libs.arr import Array as Array
+from ._libs.ucx_api import is_am_supported as is_am_supported
+from ._libs.utils import nvtx_annotate as nvtx_annotate
+from .continuous_ucx_progress import BlockingMode as BlockingMode
+from .continuous_ucx_progress import NonBlockingMode as NonBlockingMode
+from .exceptions import UCXCanceled as UCXCanceled
+from .exceptions import UCXCloseError as UCXCloseError
+from .exceptions import UCXError as UCXError
+from .utils import get_event_loop as get_event_loop
+from .utils import get_ucxpy_logger as get_ucxpy_logger
+from .utils import hash64bits as hash64bits
 
 logger = logging.getLogger("ucx")
 

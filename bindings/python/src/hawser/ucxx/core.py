@@ -15,8 +15,10 @@ from hawser.ucp.core import check_released, options_of_first, transports_of_prog
 from hawser.ucp.exceptions import UCXError as _UCPError
 
 from ._lib import libucxx as ucx_api
-from ._lib_async import ApplicationContext, Endpoint, Listener
-from .exceptions import UCXError
+from ._lib_async import ApplicationContext as ApplicationContext
+from ._lib_async import Endpoint as Endpoint
+from ._lib_async import Listener as Listener
+from .exceptions import UCXError as UCXError
 
 logger = logging.getLogger("ucx")
 
