@@ -28,6 +28,7 @@ struct hws__context {
      * destroyed, since others may take it late. */
     pthread_mutex_t lock;
     ucp_context_h ucx;           /* all transports */
+    _Atomic bool left;           /* a UCX worker that cannot be destroyed still uses one of them */
     int profile;                 /* that it was made with */
     struct hws__devices devices; /* that `ucx` has */
     struct hws__list tcp[2];     /* hws__tcp_context by `own`, the one in use first; lock */

@@ -223,6 +223,9 @@ int32_t hws__context_ucx_open(struct hws__context *c, int profile)
 
 void hws__context_ucx_end(struct hws__context *c)
 {
+    if (atomic_load(&c->left)) {
+        return;
+    }
     hws__ucx_begin();
     for (int own = 0; own < 2; own++) {
         while (!hws__list_empty(&c->tcp[own])) {

@@ -112,16 +112,32 @@ struct hws__uworker *hws__uworker_create_tcp(struct hws__context *c, int role, b
 _Thread_local bool hws__uworker_destroying __attribute__((tls_model("initial-exec")));
 _Thread_local struct hws__uworker *hws__progressing __attribute__((tls_model("initial-exec")));
 
+/*
+ * Whether it must be left as it is. UCX 1.13 ends the process when its worker is destroyed while it fetches a message of
+ * a plain UCX program: the endpoint that it has made for such a peer still has the request, which only the peer can end.
+ */
+static bool stays(const struct hws__uworker *u)
+{
+    return u->raw && !hws__list_empty(&u->fetching) && !hws__ucx_at_least(1, 22);
+}
+
 /* Everything but the record itself. */
 static void close_ucx(struct hws__uworker *u)
 {
+    bool left = stays(u);
+
     hws__ucx_begin();
     hws__acceptors_forget(u);
-    hws__uworker_destroying = true;
-    hws__ucx.ucp_worker_destroy(u->ucx);
-    hws__uworker_destroying = false;
+    if (left) {
+        hws__log(HWS_LOG_WARN, "a UCX worker stays: a peer has sent only a part of a message");
+        atomic_store(&u->context->left, true);
+    } else {
+        hws__uworker_destroying = true;
+        hws__ucx.ucp_worker_destroy(u->ucx);
+        hws__uworker_destroying = false;
+    }
     hws__ucx_end();
-    if (u->tcp != NULL) {
+    if (u->tcp != NULL && !left) {
         hws__tcp_context_leave(u->context, u->tcp);
     }
     hws__raw_free(u);

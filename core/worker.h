@@ -174,6 +174,7 @@ struct hws__worker {
     uint32_t mode;
     uint64_t spin_ns;
     char name[64];
+    uint64_t closing_since; /* hws__now() */
     _Atomic bool closing;   /* the owner writes; other threads then hand nothing more over */
     _Atomic bool asked;     /* see hws__obj.asked */
     _Atomic uint32_t pokes; /* calls of hws_worker_signal() */

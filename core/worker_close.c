@@ -10,11 +10,16 @@
 #include "progress.h"
 #include "reserve.h"
 #include "standby.h"
+#include "time.h"
+#include "ucx_loader.h"
 #include "stats_page.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* A UCX worker that still fetches then is left as it is, see uworker.c. */
+#define FETCH_PATIENCE UINT64_C(1000000000)
 
 /* Whoever sleeps in the worker leaves before its descriptors go: closing them wakes nobody. */
 static void release_sleepers(struct hws__worker *w)
@@ -93,6 +98,7 @@ static void close_command(struct hws__worker *w, void *arg)
     }
     hws__submissions_catch_up(w); /* a close completes what was posted before it */
     w->closing = true;
+    w->closing_since = hws__now();
     w->tick = HWS__TICK;
     w->dead_count++; /* what kept some is of no account from now on */
     w->todo = true;
@@ -138,6 +144,21 @@ int32_t hws__worker_close(hws_id id)
         hws__wake(w);
     }
     return r;
+}
+
+/* Whether messages from plain UCX programs are being fetched for handlers, for whose end UCX 1.13 needs the peer. */
+static bool fetching(const struct hws__worker *w)
+{
+    bool any = false;
+
+    if (!hws__ucx_at_least(1, 22)) {
+        for (struct hws__list *n = w->uworkers.next; n != &w->uworkers; n = n->next) {
+            struct hws__uworker *u = hws__container(n, struct hws__uworker, link);
+
+            any |= u->raw && !hws__list_empty(&u->fetching);
+        }
+    }
+    return any && hws__now() < w->closing_since + FETCH_PATIENCE;
 }
 
 /* Operations of the worker itself end with it. */
@@ -188,7 +209,7 @@ bool hws__worker_step(struct hws__worker *w)
     if (!hws__list_empty(&w->endpoints) || !hws__list_empty(&w->listeners) ||
         !hws__list_empty(&w->ops) || atomic_load(&w->jobs) != 0 ||
         !hws__list_empty(&w->ready_ops) || !hws__list_empty(&w->ready) ||
-        atomic_load(&w->submissions) != NULL || hws__in_callback()) {
+        atomic_load(&w->submissions) != NULL || hws__in_callback() || fetching(w)) {
         w->tick = HWS__TICK;
         return false;
     }

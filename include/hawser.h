@@ -1066,7 +1066,7 @@ typedef struct hws_am_opts {
     hws_alloc_fn alloc; /* nullable: the library's own memory */
     hws_free_fn free;   /* nullable: memory from `alloc` is not given back */
     void *alloc_arg;
-    uint32_t memory_kind; /* of the memory that `alloc` gives; a callback of a message in a GPU's cannot read it */
+    uint32_t memory_kind; /* of the memory that `alloc` gives, which need not be the processor's */
     uint32_t reserved;
 } hws_am_opts;
 

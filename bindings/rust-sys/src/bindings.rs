@@ -729,7 +729,7 @@ pub struct hws_am_opts {
     /// nullable: memory from `alloc` is not given back
     pub free: hws_free_fn,
     pub alloc_arg: *mut c_void,
-    /// of the memory that `alloc` gives; a callback of a message in a GPU's cannot read it
+    /// of the memory that `alloc` gives, which need not be the processor's
     pub memory_kind: u32,
     pub reserved: u32,
 }
