@@ -1,7 +1,11 @@
-"""What is measured. Each case gives a function of a client that runs one round and gives its seconds."""
+"""What is measured. Each case gives a function of a client that runs one round and gives its seconds.
+
+`arrays` is the module that arrays are of, numpy or cupy, `tables` that of tables, pandas or cudf."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +16,30 @@ import numpy as np
 from dask.distributed import Client, wait
 
 Round = Callable[[], float]
+
+
+# ---- What is computed with ----
+
+
+def missing(arrays: str, tables: str | None) -> str | None:
+    """Why a case cannot run with these, or None."""
+    needed = [arrays, *({"pandas": ["pandas", "pyarrow"], "cudf": ["cudf", "dask_cudf"]}[tables] if tables else [])]
+    if absent := [name for name in needed if importlib.util.find_spec(name) is None]:
+        return f"{' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} not installed"
+    if arrays == "cupy":
+        try:
+            importlib.import_module(arrays).ones(1)
+        except Exception as e:
+            return f"cupy has no GPU: {e}"
+    return None
+
+
+def _ones(size: int, arrays: str, dtype: str = "f8") -> Any:
+    return importlib.import_module(arrays).ones(size, dtype)
+
+
+def _random(arrays: str, seed: int | None = None) -> Any:
+    return da.random.default_rng(importlib.import_module(arrays).random.default_rng(seed))
 
 
 # ---- Between two workers ----
@@ -35,12 +63,12 @@ async def _rpc(peer: str, calls: int, dask_worker: Any) -> float:
     return (time.perf_counter() - start) / calls
 
 
-async def _send_recv(peer: str, size: int, calls: int, dask_worker: Any) -> float:
+async def _send_recv(peer: str, size: int, calls: int, arrays: str, dask_worker: Any) -> float:
     """Half a round trip of an array over a connection of its own."""
     from distributed.comm import connect
     from distributed.protocol import to_serialize
 
-    data = to_serialize(np.ones(size, "u1"))
+    data = to_serialize(_ones(size, arrays, "u1"))
     comm = await connect(peer)
     try:
         start = time.perf_counter()
@@ -77,9 +105,9 @@ def _two(client: Client) -> tuple[str, str]:
     return a, b
 
 
-def fetch(client: Client, size: int) -> Round:
+def fetch(client: Client, size: int, arrays: str) -> Round:
     a, b = _two(client)
-    x = client.submit(np.ones, size // 8, workers=[a], pure=False)
+    x = client.submit(_ones, size // 8, arrays, workers=[a], pure=False)
     with client.as_current():
         wait(x)
     return lambda x=x: client.run(_fetch, x.key, a, workers=[b])[b]
@@ -91,11 +119,11 @@ def rpc(client: Client, calls: int = 100) -> Round:
     return lambda: client.run(_rpc, a, calls, workers=[b])[b]
 
 
-def send_recv(client: Client, size: int) -> Round:
+def send_recv(client: Client, size: int, arrays: str) -> Round:
     a, b = _two(client)
     address = client.run(_serve, workers=[a])[a]
     calls = max(3, min(100, (64 << 20) // size))
-    return lambda: client.run(_send_recv, address, size, calls, workers=[b])[b]
+    return lambda: client.run(_send_recv, address, size, calls, arrays, workers=[b])[b]
 
 
 # ---- Of the whole cluster ----
@@ -119,19 +147,19 @@ def _persisted(client: Client, make: Callable[[], Any]) -> Any:
     return data
 
 
-def transpose(client: Client, n: int) -> Round:
+def transpose(client: Client, n: int, arrays: str) -> Round:
     chunk = min(n, max(500, n // 8))
 
     def one() -> float:
         # New each time: what was fetched stays with who fetched it.
-        x = _persisted(client, lambda: da.random.default_rng().random((n, n), chunks=chunk))
+        x = _persisted(client, lambda: _random(arrays).random((n, n), chunks=chunk))
         return _timed(client, lambda: (x + x.T).sum())()
 
     return one
 
 
-def svd(client: Client, n: int) -> Round:
-    x = _persisted(client, lambda: da.random.default_rng(2).random((n * 10, n // 10), chunks=(n, n // 10)))
+def svd(client: Client, n: int, arrays: str) -> Round:
+    x = _persisted(client, lambda: _random(arrays, 2).random((n * 10, n // 10), chunks=(n, n // 10)))
 
     def work() -> Any:
         return da.linalg.svd(x)[1]
@@ -139,25 +167,26 @@ def svd(client: Client, n: int) -> Round:
     return _timed(client, work)
 
 
-def rechunk(client: Client, n: int, method: str) -> Round:
-    x = _persisted(client, lambda: da.random.default_rng(3).random((n, n), chunks=(max(1, n // 16), n)))
+def rechunk(client: Client, n: int, method: str, arrays: str) -> Round:
+    x = _persisted(client, lambda: _random(arrays, 3).random((n, n), chunks=(max(1, n // 16), n)))
     return _timed(client, lambda: x.rechunk((n, max(1, n // 16)), method=method).sum())
 
 
-def _table(rows: int, seed: int, parts: int = 16) -> Any:
+def _table(rows: int, seed: int, tables: str, parts: int = 16) -> Any:
     import dask.dataframe as dd
-    import pandas as pd
+
+    frame = importlib.import_module(tables).DataFrame
 
     def part(i: int) -> Any:
         rng = np.random.default_rng([seed, i])
-        return pd.DataFrame({"key": rng.permutation(rows)[: rows // parts], "value": rng.random(rows // parts)})
+        return frame({"key": rng.permutation(rows)[: rows // parts], "value": rng.random(rows // parts)})
 
-    meta = pd.DataFrame({"key": np.zeros(0, "i8"), "value": np.zeros(0)})
+    meta = frame({"key": np.zeros(0, "i8"), "value": np.zeros(0)})
     return dd.from_map(part, range(parts), meta=meta)
 
 
-def shuffle(client: Client, rows: int, method: str) -> Round:
-    table = _persisted(client, lambda: _table(rows, 4))
+def shuffle(client: Client, rows: int, method: str, tables: str) -> Round:
+    table = _persisted(client, lambda: _table(rows, 4, tables))
 
     def work() -> Any:
         with dask.config.set({"dataframe.shuffle.method": method}):
@@ -166,8 +195,8 @@ def shuffle(client: Client, rows: int, method: str) -> Round:
     return _timed(client, work)
 
 
-def merge(client: Client, rows: int) -> Round:
-    left, right = (_persisted(client, lambda seed=seed: _table(rows, seed)) for seed in (5, 6))
+def merge(client: Client, rows: int, tables: str) -> Round:
+    left, right = (_persisted(client, lambda seed=seed: _table(rows, seed, tables)) for seed in (5, 6))
 
     def work() -> Any:
         with dask.config.set({"dataframe.shuffle.method": "p2p"}):

@@ -18,11 +18,13 @@ def protocols() -> dict[str, str | None]:
 
 
 @contextlib.contextmanager
-def clusters(names: list[str], n_workers: int, threads: int) -> Iterator[dict[str, Client]]:
+def clusters(names: list[str], n_workers: int, threads: int, gpu: bool) -> Iterator[dict[str, Client]]:
     """Clients by protocol. Nothing is spilled or paused: the transport is measured."""
     memory = {f"distributed.worker.memory.{key}": False for key in ("target", "spill", "pause", "terminate")}
     # ucx:// is measured as Hawser's also where distributed-ucxx, which has ucxx:// too, would keep it.
     settings = {**memory, "distributed.comm.ucx.owner": "hawser", "distributed.admin.low-level-log-length": 100_000}
+    if gpu:
+        settings["distributed.comm.ucx.create-cuda-context"] = True
     logging.getLogger("distributed.shuffle").setLevel(logging.ERROR)
     with dask.config.set(settings), contextlib.ExitStack() as stack:
         if "ucx" in names:

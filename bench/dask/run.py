@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import functools
 import gc
-import importlib.util
 import json
 import statistics
 import sys
@@ -27,16 +26,31 @@ MIB = 1 << 20
 def plan(args: argparse.Namespace) -> dict[str, list[tuple[str, int | None, Callable[[Client], cases.Round]]]]:
     """For each case its variants: a name, the bytes that move if that is known, and what makes a round."""
     p = functools.partial
+    x, t = ("cupy", "cudf") if args.gpu else ("numpy", "pandas")
+    on = " (GPU)" if args.gpu else ""
     return {
         "rpc": [("rpc 1 kB", None, cases.rpc)],
-        "sendrecv": [(f"send/recv {n} MiB", n * MIB, p(cases.send_recv, size=n * MIB)) for n in args.messages],
-        "fetch": [(f"fetch {n} MiB", n * MIB, p(cases.fetch, size=n * MIB)) for n in args.sizes],
-        "transpose": [(f"transpose sum {n}", None, p(cases.transpose, n=n)) for n in args.sides],
-        "svd": [(f"svd {n}", None, p(cases.svd, n=n)) for n in args.svd],
-        "rechunk": [(f"rechunk {m} {args.rechunk}", None, p(cases.rechunk, n=args.rechunk, method=m)) for m in METHODS],
-        "shuffle": [(f"shuffle {m}", None, p(cases.shuffle, rows=args.rows, method=m)) for m in METHODS],
-        "merge": [("merge", None, p(cases.merge, rows=args.rows))],
+        "sendrecv": [
+            (f"send/recv {n} MiB{on}", n * MIB, p(cases.send_recv, size=n * MIB, arrays=x)) for n in args.messages
+        ],
+        "fetch": [(f"fetch {n} MiB{on}", n * MIB, p(cases.fetch, size=n * MIB, arrays=x)) for n in args.sizes],
+        "transpose": [(f"transpose sum {n}{on}", None, p(cases.transpose, n=n, arrays=x)) for n in args.sides],
+        "svd": [(f"svd {n}{on}", None, p(cases.svd, n=n, arrays=x)) for n in args.svd],
+        "rechunk": [
+            (f"rechunk {m} {args.rechunk}{on}", None, p(cases.rechunk, n=args.rechunk, method=m, arrays=x))
+            for m in METHODS
+        ],
+        "shuffle": [(f"shuffle {m}{on}", None, p(cases.shuffle, rows=args.rows, method=m, tables=t)) for m in METHODS],
+        "merge": [(f"merge{on}", None, p(cases.merge, rows=args.rows, tables=t))],
     }
+
+
+def cannot(case: str, gpu: bool) -> str | None:
+    """Why a case cannot run here, or None."""
+    if case == "rpc":
+        return None
+    tables = case in ("shuffle", "merge")
+    return cases.missing("cupy" if gpu else "numpy", ("cudf" if gpu else "pandas") if tables else None)
 
 
 METHODS = ("p2p", "tasks")
@@ -97,6 +111,7 @@ def main() -> None:
     parser.add_argument("--svd", type=int, nargs="*", default=[10000], metavar="N")
     parser.add_argument("--rechunk", type=int, default=6000, metavar="N")
     parser.add_argument("--rows", type=int, default=4_000_000, help="of the tables of shuffle and merge")
+    parser.add_argument("--gpu", action="store_true", help="arrays of CuPy, tables of cuDF, on each worker's GPU")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--html", metavar="FILE", help="write a report with plots")
     args = parser.parse_args()
@@ -104,17 +119,19 @@ def main() -> None:
     chosen = args.cases or list(variants)
     if wrong := set(chosen) - set(variants):
         parser.error(f"no case {', '.join(sorted(wrong))}")
-    if importlib.util.find_spec("pandas") is None or importlib.util.find_spec("pyarrow") is None:
-        for case in [case for case in chosen if case in ("shuffle", "merge")]:
-            print(f"skipped: {case}: pandas and pyarrow are not installed", file=sys.stderr)
+    for case in chosen.copy():
+        if why := cannot(case, args.gpu):
+            print(f"skipped: {case}: {why}", file=sys.stderr)
             chosen.remove(case)
     for name, why in protocols().items():
         if why and name in args.protocols:
             print(f"skipped: {name}: {why}", file=sys.stderr)
             args.protocols.remove(name)
+    if not chosen:
+        return
     todo = [variant for case in chosen for variant in variants[case]]
     results = []
-    with clusters(args.protocols, args.workers, args.threads) as clients:
+    with clusters(args.protocols, args.workers, args.threads, args.gpu) as clients:
         for i, (case, size, make) in enumerate(todo):
             if sys.stderr.isatty():
                 print(f"\r[{'#' * i}{'.' * (len(todo) - i)}] {case:30}", end="", file=sys.stderr, flush=True)
