@@ -5,6 +5,7 @@ import ctypes
 import multiprocessing
 import os
 
+import dask
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
@@ -12,6 +13,7 @@ from distributed.comm import connect, listen
 from distributed.protocol import to_serialize
 from gpu_support import GpuArray, driver, enter, use
 
+import hawser.dask
 from hawser.dask import _device
 
 pytestmark = [pytest.mark.filterwarnings("default")]
@@ -122,24 +124,38 @@ def read(array):
     return contents(array)
 
 
-def test_between_workers():
-    """A worker makes an array, the other reads it: it comes in memory of its GPU. The client gathers it."""
+@pytest.fixture
+def gpu_for_children(monkeypatch):
+    """Processes that are started find the driver by its name, as on a machine with a GPU."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", os.environ["HAWSER_SOFT_GPU"], prepend=":")
+
+
+def moved(client, a, b):
+    """An array that worker a makes is read by worker b, in memory of its GPU, and gathered here."""
+    x = client.submit(make, 1, workers=[a])
+    y = client.submit(read, x, workers=[b])
+    assert y.result(timeout=60) == np.random.default_rng(1).bytes(300_000)
+    on_b = client.run(lambda key, dask_worker: type(dask_worker.data[key]).__name__, x.key, workers=[b])
+    assert on_b[b] == "DeviceArray"
+    assert contents(x.result(timeout=60)) == np.random.default_rng(1).bytes(300_000)
+
+
+def test_between_workers(gpu_for_children):
     with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, protocol="ucx", dashboard_address=":0", preload=[__file__]
-        ) as cluster,
+        dask.config.set({"distributed.comm.ucx.create-cuda-context": True}),
+        LocalCluster(n_workers=2, threads_per_worker=1, protocol="ucx", dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
         client.wait_for_workers(2)
-        a, b = list(client.scheduler_info()["workers"])
-        x = client.submit(make, 1, workers=[a])
-        y = client.submit(read, x, workers=[b])
-        assert y.result(timeout=60) == np.random.default_rng(1).bytes(300_000)
-        on_b = client.run(lambda key, dask_worker: type(dask_worker.data[key]).__name__, x.key, workers=[b])
-        assert on_b[b] == "DeviceArray"
-        assert contents(x.result(timeout=60)) == np.random.default_rng(1).bytes(300_000)
+        moved(client, *client.scheduler_info()["workers"])
 
 
-def dask_setup(worker):
-    """As a preload of a worker: its CUDA context is made before it connects."""
-    use()
+def test_a_cluster_of_gpus(gpu_for_children):
+    """One worker for each GPU, which it has made a CUDA context on; the client has one, too."""
+    with hawser.dask.LocalCluster(protocol="ucx", dashboard_address=":0") as cluster, Client(cluster) as client:
+        client.wait_for_workers(1)
+        [address] = client.scheduler_info()["workers"]
+        visible = client.run(lambda: __import__("os").environ.get("CUDA_VISIBLE_DEVICES"))
+        assert visible == {address: "0"}
+        x = client.submit(make, 2)
+        assert contents(x.result(timeout=60)) == np.random.default_rng(2).bytes(300_000)

@@ -121,6 +121,7 @@ class LocalCluster(distributed.LocalCluster):
         options = spec["options"]
         own = self._machine.options(number)
         options["env"] = {**(options.get("env") or {}), **own["env"]}
+        options["config"] = {**own["config"], **(options.get("config") or {})}
         options["plugins"] = {*(options.get("plugins") or ()), *own["plugins"]}
         if self._threads is None and not self._machine.devices:
             options["nthreads"] = len(self._machine.cpus(number))

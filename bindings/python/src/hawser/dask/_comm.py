@@ -78,6 +78,7 @@ class HawserComm(Comm):
         self._peer_reads = False  # the memory of this process
         self._source: _direct.Where | None = None  # the peer's memory, if this process can read it
         self._tried = self._lender is None
+        self._has_device = False  # frames may be in memory of a GPU, as far as this end goes
         super().__init__(deserialize=deserialize)
         self._finalizer = weakref.finalize(self, _finalize, endpoint, self._lender, repr(self))
         self._finalizer.atexit = False
@@ -104,8 +105,8 @@ class HawserComm(Comm):
         info = dict(super().handshake_info())
         if self._lender is not None:
             info["hawser-memory"] = self._lender.where()
-        if self._endpoint is not None and _device.usable(self._endpoint.worker.context):
-            info["hawser-device"] = True
+        self._has_device = self._endpoint is not None and _device.usable(self._endpoint.worker.context)
+        info["hawser-device"] = self._has_device
         return info
 
     def _failed(self, error: hawser.HawserError | OSError) -> NoReturn:
@@ -175,7 +176,7 @@ class HawserComm(Comm):
         not be changed, but for batches of up to 4 MiB. Cancelling it aborts the connection."""
         if self._endpoint is None:
             raise CommClosedError(f"in {self!r}: write to a closed connection")
-        if serializers is None and self.remote_info.get("hawser-device"):
+        if serializers is None and self._has_device and self.remote_info.get("hawser-device"):
             serializers = _device.SERIALIZERS
         frames = await to_frames(
             msg,

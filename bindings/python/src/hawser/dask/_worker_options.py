@@ -14,6 +14,7 @@ from dask.utils import parse_bytes
 from ._groups import cpu_groups, rotated, visible_devices
 from ._nearest import absent_devices, nearest_devices
 from ._plugins import Affinity, CuDFSpill, Memory, PreImport
+from ._setting import flag
 from ._usable import cuda_device_count, no_cuda
 
 log = logging.getLogger("hawser.dask")
@@ -86,8 +87,10 @@ class Machine:
         return self.groups[i % len(self.groups)]
 
     def options(self, i: int) -> dict[str, Any]:
-        """The arguments of worker i's Nanny."""
-        return {"env": self.env(i), "plugins": {Affinity(self.cpus(i)), *self.plugins}}
+        """The arguments of worker i's Nanny. A worker with a GPU makes its CUDA context before UCX starts."""
+        first = self.devices and flag("create-cuda-context") is None
+        config = {"distributed.comm.ucx.create-cuda-context": True} if first else {}
+        return {"env": self.env(i), "config": config, "plugins": {Affinity(self.cpus(i)), *self.plugins}}
 
 
 def machine(
