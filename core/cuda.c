@@ -1,5 +1,6 @@
 #include "cuda.h"
 #include "context.h"
+#include "cuda_driver.h"
 #include "error.h"
 #include "log.h"
 #include <dlfcn.h>
@@ -18,27 +19,19 @@ _Atomic bool hws__cuda_used;
 #define MEMORY_TYPE_DEVICE 2
 #define MEMORY_TYPE_ARRAY 3
 
-/** The driver's functions. A CUcontext, a CUstream and a CUdeviceptr are each as large as a pointer. */
-static struct {
-    int (*get_attributes)(unsigned count, const int *attributes, void **data, uintptr_t pointer);
-    int (*current)(void **context);
-    int (*push)(void *context);
-    int (*pop)(void **context);
-    int (*synchronize)(void *stream);
-    int (*copy)(uintptr_t to, uintptr_t from, size_t length);
-    int (*error_name)(int error, const char **name);
-} cu;
+struct hws__cuda_driver hws__cu;
 
 static const struct {
     const char *name;
     void *place;
-} symbols[] = {{"cuPointerGetAttributes", &cu.get_attributes},
-               {"cuCtxGetCurrent", &cu.current},
-               {"cuCtxPushCurrent_v2", &cu.push},
-               {"cuCtxPopCurrent_v2", &cu.pop},
-               {"cuStreamSynchronize", &cu.synchronize},
-               {"cuMemcpy", &cu.copy},
-               {"cuGetErrorName", &cu.error_name}};
+} symbols[] = {{"cuPointerGetAttributes", &hws__cu.get_attributes},
+               {"cuCtxGetCurrent", &hws__cu.current},
+               {"cuCtxPushCurrent_v2", &hws__cu.push},
+               {"cuCtxPopCurrent_v2", &hws__cu.pop},
+               {"cuStreamSynchronize", &hws__cu.synchronize},
+               {"cuStreamCreate", &hws__cu.stream},
+               {"cuMemcpyAsync", &hws__cu.copy},
+               {"cuGetErrorName", &hws__cu.error_name}};
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static enum { ABSENT, BROKEN, READY } state;
@@ -74,11 +67,11 @@ int32_t hws__cuda_open(hws_id id)
     return state == READY ? HWS_OK : hws__fail(HWS_E_CUDA, id, "%s", problem);
 }
 
-static const char *name_of(int error)
+const char *hws__cuda_error(int error)
 {
     const char *name = NULL;
 
-    return cu.error_name(error, &name) == 0 && name != NULL ? name : "unknown error";
+    return hws__cu.error_name(error, &name) == 0 && name != NULL ? name : "unknown error";
 }
 
 int32_t hws__cuda_kind(hws_id id, const void *pointer, uint32_t *kind, bool *known)
@@ -98,9 +91,10 @@ int32_t hws__cuda_kind(hws_id id, const void *pointer, uint32_t *kind, bool *kno
     if (state == BROKEN) {
         return hws__cuda_open(id);
     }
-    error = cu.get_attributes(3, attributes, data, (uintptr_t)pointer);
+    error = hws__cu.get_attributes(3, attributes, data, (uintptr_t)pointer);
     if (error != 0 && error != CUDA_NOT_INITIALIZED) {
-        return hws__fail(HWS_E_CUDA, id, "cuPointerGetAttributes: %s (%d)", name_of(error), error);
+        return hws__fail(HWS_E_CUDA, id, "cuPointerGetAttributes: %s (%d)", hws__cuda_error(error),
+                         error);
     }
     *known = error == 0 && (type != 0 || context != NULL);
     *kind = !*known                                                   ? HWS_MEMORY_HOST
@@ -144,7 +138,7 @@ void *hws__cuda_current(void)
     void *context = NULL;
 
     pthread_once(&once, load);
-    return state == READY && cu.current(&context) == 0 ? context : NULL;
+    return state == READY && hws__cu.current(&context) == 0 ? context : NULL;
 }
 
 void hws__cuda_adopt(struct hws__context *c, void *cuda, bool replace)
@@ -168,11 +162,11 @@ static int push(void *cuda)
     void *now = NULL;
     int error;
 
-    if (cuda == NULL || (cu.current(&now) == 0 && now == cuda)) {
+    if (cuda == NULL || (hws__cu.current(&now) == 0 && now == cuda)) {
         return 0;
     }
-    if ((error = cu.push(cuda)) != 0) {
-        hws__log(HWS_LOG_ERROR, "cuCtxPushCurrent: %s (%d)", name_of(error), error);
+    if ((error = hws__cu.push(cuda)) != 0) {
+        hws__log(HWS_LOG_ERROR, "cuCtxPushCurrent: %s (%d)", hws__cuda_error(error), error);
         return -1;
     }
     return 1;
@@ -188,7 +182,7 @@ void hws__cuda_pop(bool pushed)
     void *was;
 
     if (pushed) {
-        cu.pop(&was);
+        hws__cu.pop(&was);
     }
 }
 
@@ -204,51 +198,17 @@ bool hws__cuda_enter(struct hws__context *c)
     return r == 1;
 }
 
-int32_t hws__cuda_copy(struct hws__context *c, void *to, const void *from, uint64_t length)
-{
-    int32_t r = hws__cuda_open(0);
-    bool pushed;
-    int error;
-
-    if (r < 0) {
-        return r;
-    }
-    pushed = hws__cuda_enter(c);
-    error = cu.copy((uintptr_t)to, (uintptr_t)from, length);
-    hws__cuda_pop(pushed);
-    return error == 0 ? HWS_OK
-                      : hws__fail(HWS_E_CUDA, 0, "cuMemcpy: %s (%d)", name_of(error), error);
-}
-
-int32_t hws__cuda_scatter(struct hws__context *c, void *buffer, uint64_t count, uint32_t flags,
-                          const void *data, uint64_t length)
-{
-    hws_iov one = {buffer, length};
-    const hws_iov *v = flags & HWS_OP_IOV ? buffer : &one;
-    const char *from = data;
-    int32_t r = HWS_OK;
-
-    for (uint64_t i = 0; r == HWS_OK && length != 0 && i < (flags & HWS_OP_IOV ? count : 1); i++) {
-        uint64_t n = v[i].length < length ? v[i].length : length;
-
-        r = n != 0 ? hws__cuda_copy(c, v[i].base, from, n) : HWS_OK;
-        from += n;
-        length -= n;
-    }
-    return r;
-}
-
 int32_t hws__cuda_synchronize(void *cuda, void *stream, const char **text)
 {
     bool pushed = hws__cuda_push(cuda);
-    int error = cu.synchronize(stream);
+    int error = hws__cu.synchronize(stream);
     char line[128];
 
     hws__cuda_pop(pushed);
     if (error == 0) {
         return HWS_OK;
     }
-    snprintf(line, sizeof line, "cuStreamSynchronize: %s (%d)", name_of(error), error);
+    snprintf(line, sizeof line, "cuStreamSynchronize: %s (%d)", hws__cuda_error(error), error);
     *text = hws__text_keep(line, hws_error_text(HWS_E_CUDA));
     return HWS_E_CUDA;
 }

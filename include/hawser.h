@@ -711,8 +711,8 @@ HWS_API int32_t hws_endpoint_query(hws_id endpoint, hws_endpoint_info *out);
  * memory, or first posts an operation on it, is kept, and is current on each thread while it makes
  * progress on a worker of the context, also in callbacks. The context that was registered with last
  * counts; it must live until the memory's id is closed, or the context if nothing was registered.
- * What comes small is in host memory first, and the driver copies it into the receiver's (cuMemcpy(),
- * HWS_E_CUDA if that fails); what is large UCX moves.
+ * What comes small is in host memory first, and the driver copies it into the receiver's on a
+ * stream of the library's (HWS_E_CUDA if that fails); what is large UCX moves.
  *
  * With HWS_OP_STREAM what a call sends (also hws_put(), hws_put_notify() and hws_plan_post()) starts when all work of
  * hws_op_opts.stream is done, a CUstream or cudaStream_t: null is the default stream, CU_STREAM_PER_THREAD is refused
