@@ -69,6 +69,9 @@ static const struct hws__kv plain_pairs[] = {
     {"ZCOPY_THRESH", "inf"},
 };
 
+/* cuda_ipc, by which memory goes from GPU to GPU within a machine, is such a lane. Where there is no TCP beside it. */
+static const struct hws__kv gpu_pairs[] = {{"MAX_RNDV_RAILS", "1"}};
+
 /* One UCX worker per connection: the receive FIFO and the pool behind it are its price. The pool's
  * first chunk must hold the FIFO and a few more, or every chunk costs a descriptor and a map. */
 static const struct hws__kv local_pairs[] = {
@@ -123,6 +126,8 @@ size_t hws__ucx_config_defaults(int profile, struct hws__kv *out, size_t cap)
         ADD(&list, rdma_pairs);
     else
         ADD(&list, plain_pairs);
+    if (profile == HWS__PROFILE_SHM && hws__cuda_present())
+        ADD(&list, gpu_pairs);
     if (profile != HWS__PROFILE_TCP)
         ADD(&list, shm_pairs);
     if (profile != HWS__PROFILE_TCP && hws__ucx_at_least(1, 14))

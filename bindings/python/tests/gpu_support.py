@@ -10,15 +10,15 @@ import pytest
 
 def _driver():
     try:
-        return ctypes.CDLL("libcuda.so.1")
+        return ctypes.CDLL("libcuda.so.1"), False
     except OSError:
         soft = Path(os.environ["HAWSER_SOFT_GPU"])
         # UCX asks for them by name, and gets what is loaded by that name.
         ctypes.CDLL(str(soft / "libnvidia-ml.so.1"))
-        return ctypes.CDLL(str(soft / "libcuda.so.1"))
+        return ctypes.CDLL(str(soft / "libcuda.so.1")), True
 
 
-driver = _driver()
+driver, SOFT = _driver()
 
 
 def check(error):

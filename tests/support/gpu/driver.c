@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* CUDA's header is not here, which would declare them. */
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
@@ -23,6 +24,7 @@ enum {
     NOT_INITIALIZED = 3,
     INVALID_DEVICE = 101,
     INVALID_CONTEXT = 201,
+    MAP_FAILED_ERROR = 205,
     NOT_FOUND = 500,
     NOT_READY = 600,
     NOT_SUPPORTED = 801
@@ -314,6 +316,7 @@ static size_t attribute_of(int attribute, const gpu_allocation *a, unsigned long
         BUFFER_ID = 7,
         IS_MANAGED = 8,
         DEVICE_ORDINAL = 9,
+        LEGACY_IPC = 10,
         RANGE_START = 11,
         RANGE_SIZE = 12,
         MAPPED = 13
@@ -337,6 +340,9 @@ static size_t attribute_of(int attribute, const gpu_allocation *a, unsigned long
     case DEVICE_ORDINAL:
         *value = there ? 0 : (unsigned)-2;
         return sizeof(int);
+    case LEGACY_IPC:
+        *value = a->sort == GPU_DEVICE;
+        return 1;
     case RANGE_START:
         *value = a->base;
         return sizeof(void *);
@@ -388,6 +394,41 @@ API int cuMemRangeGetAttribute(void *data, size_t size, int attribute, uintptr_t
     (void)length;
     memset(data, 0xff, size); /* CU_DEVICE_INVALID or the processor: never moved yet */
     return gpu_find(pointer).sort == GPU_MANAGED ? SUCCESS : INVALID_VALUE;
+}
+
+/* ---- between processes ---- */
+
+API int cuIpcGetMemHandle(gpu_handle *handle, uintptr_t pointer)
+{
+    if (gpu_find(pointer).sort != GPU_DEVICE) {
+        return INVALID_VALUE;
+    }
+    *handle = gpu_export(pointer);
+    return SUCCESS;
+}
+
+API int cuIpcOpenMemHandle_v2(uintptr_t *pointer, gpu_handle handle, unsigned flags)
+{
+    int error = ready();
+
+    (void)flags;
+    if (error == SUCCESS && handle.process == getpid()) {
+        error = INVALID_CONTEXT; /* a process does not open its own */
+    }
+    *pointer = error == SUCCESS ? gpu_import(&handle) : 0;
+    return error != SUCCESS || *pointer != 0 ? error : MAP_FAILED_ERROR;
+}
+
+API int cuIpcCloseMemHandle(uintptr_t pointer)
+{
+    gpu_finish_all();
+    return gpu_forget(pointer) ? SUCCESS : INVALID_VALUE;
+}
+
+API int cuDeviceCanAccessPeer(int *can, int device, int peer)
+{
+    *can = device == peer;
+    return SUCCESS;
 }
 
 /* ---- work ---- */
@@ -504,9 +545,6 @@ API int cuMemsetD8_v2(uintptr_t to, unsigned char value, size_t length)
         return NOT_SUPPORTED; \
     }
 
-LACKS(cuIpcCloseMemHandle)
-LACKS(cuIpcGetMemHandle)
-LACKS(cuIpcOpenMemHandle_v2)
 LACKS(cuMemAddressFree)
 LACKS(cuMemAddressReserve)
 LACKS(cuMemCreate)

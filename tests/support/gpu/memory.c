@@ -1,31 +1,41 @@
 #include "support/gpu/memory.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { ALLOCATIONS = 4096, ALIGN = 512 };
+enum { ALLOCATIONS = 4096, IMPORTS = 1024, ALIGN = 512 };
 #define ARENA (1ull << 30)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char *device, *reachable; /* the same pages */
+static int arena_fd;
+static struct import {
+    char *device, *reachable;
+    size_t offset, size; /* of the exporter's arena; mapped from its start */
+} imports[IMPORTS];
+static int import_count;
 static gpu_allocation allocations[ALLOCATIONS];
 static int count;
 static unsigned long long last_id;
 
+/* A file's first bytes, twice. */
+static bool map_twice(int fd, size_t size, char **at_device, char **at_processor)
+{
+    *at_processor = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    *at_device = mmap(NULL, size, PROT_NONE, MAP_SHARED, fd, 0);
+    return *at_processor != MAP_FAILED && *at_device != MAP_FAILED;
+}
+
 static void map(void)
 {
-    int fd = memfd_create("gpu", MFD_CLOEXEC);
-
-    if (fd < 0 || ftruncate(fd, (off_t)ARENA) != 0) {
-        abort();
-    }
-    reachable = mmap(NULL, ARENA, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    device = mmap(NULL, ARENA, PROT_NONE, MAP_SHARED, fd, 0);
-    close(fd);
-    if (reachable == MAP_FAILED || device == MAP_FAILED) {
+    arena_fd = memfd_create("gpu", MFD_CLOEXEC);
+    if (arena_fd < 0 || ftruncate(arena_fd, (off_t)ARENA) != 0 ||
+        !map_twice(arena_fd, ARENA, &device, &reachable)) {
         abort();
     }
 }
@@ -113,7 +123,70 @@ gpu_allocation gpu_find(uintptr_t address)
     return found;
 }
 
+gpu_handle gpu_export(uintptr_t base)
+{
+    gpu_allocation a = gpu_find(base);
+
+    return (gpu_handle){
+        .process = getpid(), .fd = arena_fd, .offset = a.base - (uintptr_t)device, .size = a.size};
+}
+
+uintptr_t gpu_import(const gpu_handle *handle)
+{
+    struct import i = {NULL, NULL, handle->offset, handle->size};
+    char path[64];
+    bool mapped;
+    int fd;
+
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", handle->process, handle->fd);
+    if ((fd = open(path, O_RDWR | O_CLOEXEC)) < 0) {
+        return 0;
+    }
+    mapped = map_twice(fd, i.offset + i.size, &i.device, &i.reachable);
+    close(fd);
+    if (!mapped || import_count == IMPORTS) {
+        return 0;
+    }
+    pthread_mutex_lock(&lock);
+    imports[import_count++] = i;
+    mapped = keep((uintptr_t)i.device + i.offset, i.size, GPU_IMPORTED);
+    pthread_mutex_unlock(&lock);
+    return mapped ? (uintptr_t)i.device + i.offset : 0;
+}
+
+bool gpu_forget(uintptr_t base)
+{
+    struct import found = {0};
+
+    if (gpu_find(base).sort != GPU_IMPORTED || !gpu_free(base)) {
+        return false;
+    }
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < import_count; i++) {
+        if ((uintptr_t)imports[i].device + imports[i].offset == base) {
+            found = imports[i];
+            imports[i] = imports[--import_count];
+            break;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    munmap(found.device, found.offset + found.size);
+    munmap(found.reachable, found.offset + found.size);
+    return true;
+}
+
 void *gpu_reach(uintptr_t address)
 {
-    return in_arena(address) ? reachable + (address - (uintptr_t)device) : (void *)address;
+    void *at = in_arena(address) ? reachable + (address - (uintptr_t)device) : (void *)address;
+
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < import_count; i++) {
+        const struct import *m = &imports[i];
+
+        if (address - (uintptr_t)m->device < m->offset + m->size) {
+            at = m->reachable + (address - (uintptr_t)m->device);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return at;
 }

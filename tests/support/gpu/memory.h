@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum gpu_sort { GPU_NONE, GPU_DEVICE, GPU_MANAGED, GPU_PINNED };
+enum gpu_sort { GPU_NONE, GPU_DEVICE, GPU_MANAGED, GPU_PINNED, GPU_IMPORTED };
 
 typedef struct gpu_allocation {
     uintptr_t base;
@@ -26,6 +26,17 @@ bool gpu_free(uintptr_t base);
 bool gpu_pin(void *base, size_t size);
 /** What holds this address; `sort` is GPU_NONE if nothing does. */
 gpu_allocation gpu_find(uintptr_t address);
+/** What another process maps it by: 64 bytes. */
+typedef struct gpu_handle {
+    int process, fd;
+    size_t offset, size;
+    char zero[40];
+} gpu_handle;
+gpu_handle gpu_export(uintptr_t base);
+/** Memory of another process at an address here; 0: it cannot be had. */
+uintptr_t gpu_import(const gpu_handle *handle);
+/** Unmap it. False: nothing was imported there. */
+bool gpu_forget(uintptr_t base);
 /** Where a processor can read and write what is at `address`. */
 void *gpu_reach(uintptr_t address);
 

@@ -1,11 +1,12 @@
 """Arrays of a GPU through hawser: every kind of message, over shared memory and TCP, between processes too."""
 
 import asyncio
+import contextlib
 import multiprocessing
 import os
 
 import pytest
-from gpu_support import GpuArray, use
+from gpu_support import SOFT, GpuArray, use
 
 import hawser
 import hawser.sync
@@ -126,17 +127,40 @@ def echo(port, count):
         endpoint.recv(tag=4)
 
 
-def test_between_processes():
+@contextlib.contextmanager
+def echoing(count):
+    """An endpoint to a process that sends back what it gets so often, and the process."""
     with hawser.sync.listen(host="127.0.0.1") as listener:
-        child = multiprocessing.get_context("spawn").Process(target=echo, args=(listener.port, len(SIZES)))
+        child = multiprocessing.get_context("spawn").Process(target=echo, args=(listener.port, count))
         child.start()
         with listener.accept(timeout=60) as endpoint:
-            for size in SIZES:
-                data, back = os.urandom(size), GpuArray(size)
-                endpoint.send(size.to_bytes(8, "little"), tag=1)
-                endpoint.send(GpuArray(data), tag=2)
-                assert endpoint.recv(back, tag=3, timeout=60) == size
-                assert bytes(back) == data
-            endpoint.send(b"done", tag=4)
+            yield endpoint, child
         child.join(60)
-        assert child.exitcode == 0
+
+
+def there_and_back(endpoint, size):
+    data, back = os.urandom(size), GpuArray(size)
+    endpoint.send(size.to_bytes(8, "little"), tag=1)
+    endpoint.send(GpuArray(data), tag=2)
+    assert endpoint.recv(back, tag=3, timeout=60) == size
+    assert bytes(back) == data
+
+
+def test_between_processes():
+    with echoing(len(SIZES)) as (endpoint, child):
+        for size in SIZES:
+            there_and_back(endpoint, size)
+        if SOFT and hawser.library()["ucx_minor"] >= 22:
+            assert "cuda_ipc" in endpoint.info()["lanes"]
+        endpoint.send(b"done", tag=4)
+    assert child.exitcode == 0
+
+
+def test_a_killed_peer_takes_only_its_own_connection():
+    with echoing(1) as (innocent, _), echoing(1) as (endpoint, child):
+        endpoint.send((1 << 20).to_bytes(8, "little"), tag=1)
+        child.kill()
+        with pytest.raises(hawser.HawserError):
+            endpoint.recv(GpuArray(1 << 20), tag=3, timeout=60)
+        there_and_back(innocent, 1 << 20)
+        innocent.send(b"done", tag=4)
