@@ -1,6 +1,7 @@
 /*
  * Atomic operations on a peer's memory.
  */
+#include "cuda.h"
 #include "error.h"
 #include "guard.h"
 #include "rma.h"
@@ -141,6 +142,10 @@ static int32_t atomic_run(struct hws__post *p)
 
     if ((k = hws__rma_key(p, HWS_FEATURE_ATOMIC, p->done_length, &r)) == NULL) {
         return r;
+    }
+    if (hws__cuda_is(k->memory_kind) && k->way != HWS__WAY_UCX) {
+        return hws__fail(HWS_E_BUFFER_KIND, p->rkey,
+                         "the peer's processor cannot change its GPU's memory");
     }
     if (hws__rma_direct(k, HWS_MEMORY_HOST)) {
         r = direct(p, k);

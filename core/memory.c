@@ -374,9 +374,8 @@ struct hws__memory *hws__memory_reach(const struct hws__context *c, hws_id id, u
     pthread_mutex_lock(&lock);
     if ((m = hws__obj_find(&hws__objects, id)) != NULL) {
         base = (uint64_t)(uintptr_t)m->base;
-        if (m->context != c || m->key != key || m->closing || m->memory_kind == HWS_MEMORY_CUDA ||
-            (m->access & access) != access || address - base > m->length ||
-            length > m->length - (address - base)) {
+        if (m->context != c || m->key != key || m->closing || (m->access & access) != access ||
+            address - base > m->length || length > m->length - (address - base)) {
             m = NULL;
         } else {
             m->uses++;

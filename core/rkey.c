@@ -177,8 +177,6 @@ static ucs_status_t choose(struct hws__rkey *k, const struct hws__rkey_blob *b)
         if ((s = unpack_ucx(k, b->ucx)) == UCS_OK) {
             add(k);
         }
-    } else if (k->memory_kind == HWS_MEMORY_CUDA) {
-        s = UCS_ERR_UNSUPPORTED; /* its owner would execute the messages by the processor */
     } else if (held != NULL && k->memory_kind == HWS_MEMORY_HOST) {
         map(k, b->ucx);
     }
@@ -210,11 +208,6 @@ static int32_t unpack(struct hws__endpoint *ep, const struct hws__rkey_blob *b, 
     hws__list_init(&k->of_uworker);
     if ((s = choose(k, b)) != UCS_OK) {
         hws__obj_free(&hws__objects, &k->obj);
-        if (b->memory_kind == HWS_MEMORY_CUDA) {
-            return hws__fail(
-                HWS_E_BUFFER_KIND, ep->obj.id,
-                "the peer's memory is a GPU's: over this connection nothing reaches it");
-        }
         return hws__fail_ucx(s, ep->obj.id, "cannot unpack the key: %s",
                              hws__ucx.ucs_status_string(s));
     }

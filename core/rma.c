@@ -89,12 +89,12 @@ static int32_t get_message(struct hws__post *p, struct hws__rkey *k, uint64_t by
 {
     struct hws__rma_job *job;
 
-    if (p->opts->memory_kind == HWS_MEMORY_CUDA) {
-        return hws__fail(HWS_E_BUFFER_KIND, p->rkey, "a get by messages fills host memory only");
-    }
     if ((job = hws__rma_job_of(p, k, HWS__RMA_GET)) == NULL) {
         return HWS_E_TOO_MANY;
     }
+    job->memory_kind =
+        HWS_MEMORY_HOST; /* of what is sent; the answer goes where the operation says */
+    job->op->memory_kind = p->opts->memory_kind;
     job->msg.length = bytes;
     p->tag = bytes; /* how much the answer must bring */
     return hws__rma_job_post(p, job);

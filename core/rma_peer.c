@@ -4,6 +4,7 @@
  * Nothing here trusts the peer: every message names memory by id and key, and hws__memory_reach()
  * says whether it may be touched.
  */
+#include "copy_into.h"
 #include "error.h"
 #include "memory.h"
 #include "progress.h"
@@ -57,6 +58,7 @@ static void on_put(struct hws__endpoint *ep, const struct hws__rma_msg *m, const
                    uint64_t length)
 {
     struct hws__memory *at;
+    int32_t r;
 
     if (length != 0) {
         at = hws__memory_reach(ep->worker->context, m->memory, m->key, m->address, length,
@@ -65,8 +67,14 @@ static void on_put(struct hws__endpoint *ep, const struct hws__rma_msg *m, const
             violation(ep, "wrote to");
             return;
         }
-        memcpy((char *)at->base + (m->address - (uint64_t)(uintptr_t)at->base), data, length);
+        r = hws__copy_into(ep->worker, at->memory_kind,
+                           (char *)at->base + (m->address - (uint64_t)(uintptr_t)at->base), length,
+                           0, data, length);
         hws__memory_unuse(at);
+        if (r < 0) {
+            hws__endpoint_fail(ep, r, "what the peer has put could not be copied");
+            return;
+        }
     }
     ep->traffic.in[HWS_TRAFFIC_PUT].count += (m->flags & HWS__RMA_LAST) != 0;
     ep->traffic.in[HWS_TRAFFIC_PUT].bytes += length;
@@ -109,6 +117,11 @@ static void on_atomic(struct hws__endpoint *ep, const struct hws__rma_msg *m)
         m->action > HWS_ATOMIC_CSWAP ||
         (at = hws__memory_reach(ep->worker->context, m->memory, m->key, m->address, m->size,
                                 HWS_MEM_REMOTE_READ | HWS_MEM_REMOTE_WRITE)) == NULL) {
+        violation(ep, "changed");
+        return;
+    }
+    if (hws__cuda_is(at->memory_kind)) { /* its own library would not have asked */
+        hws__memory_unuse(at);
         violation(ep, "changed");
         return;
     }
@@ -155,6 +168,7 @@ static void on_data(struct hws__endpoint *ep, const struct hws__rma_msg *m, cons
     hws_iov one;
     const hws_iov *v;
     uint64_t at = m->address;
+    int32_t r = HWS_OK;
 
     if (m->value == 0) {
         hws__rma_answer_came(ep);
@@ -175,13 +189,15 @@ static void on_data(struct hws__endpoint *ep, const struct hws__rma_msg *m, cons
     for (; length != 0; v++, at = 0) {
         uint64_t n = v->length - at < length ? v->length - at : length;
 
-        if (n != 0) { /* a piece without bytes may be null */
-            memcpy((char *)v->base + at, from, n);
+        if (n != 0 && r == HWS_OK) { /* a piece without bytes may be null */
+            r = hws__copy_into(ep->worker, op->memory_kind, (char *)v->base + at, n, 0, from, n);
         }
         from += n;
         length -= n;
     }
-    if (op->done_length == op->tag) {
+    if (r < 0) {
+        hws__endpoint_fail(ep, r, "what was got could not be copied");
+    } else if (op->done_length == op->tag) {
         answered(op);
     }
 }

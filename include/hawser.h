@@ -1693,7 +1693,7 @@ HWS_API int32_t hws_get(hws_id rkey, uint64_t address, void *buffer, uint64_t le
  * @param[out] result  the old value, `size` bytes, written before the final event; nullable
  * @param[out] op      HWS_EVENT_ATOMIC; nullable if opts names a sink or HWS_OP_DETACHED
  * @return as hws_put(); HWS_E_INVALID also for a misaligned address, HWS_E_UNSUPPORTED without
- *         HWS_FEATURE_ATOMIC
+ *         HWS_FEATURE_ATOMIC, HWS_E_BUFFER_KIND (memory of a GPU that only the peer's processor reaches)
  * @thread any  @blocks no  @owns `result` is the library's until the final event  @since 0.1
  * @ucx ucp_atomic_op_nbx
  */

@@ -12,6 +12,8 @@
 
 enum { SIZES = 6, MANAGED_GLOBAL = 1 };
 #define ALL UINT64_MAX
+#define FEATURES \
+    (HWS_FEATURE_TAG | HWS_FEATURE_STREAM | HWS_FEATURE_AM | HWS_FEATURE_RMA | HWS_FEATURE_ATOMIC)
 
 static const uint64_t sizes[SIZES] = {0, 8, 200, 8000, 70000, 1 << 20};
 static const t_gpu *cu;
@@ -26,7 +28,7 @@ static void open_pair(t_pair *pair, uint32_t flags)
     int32_t code;
 
     cu = t_gpu_open();
-    t_pair_open_flags(pair, flags);
+    t_pair_open(pair, &(t_pair_opts){.endpoint_flags = flags, .features = FEATURES});
     CHECK_EQ(cu->alloc(&memory, 64), 0);
     code = hws_tag_recv(pair->endpoint[1], (void *)memory, 64, 99, ALL, &opts, &op);
     CHECK_OK(hws_library_open(NULL, &info));
@@ -379,6 +381,58 @@ CASE_BOTH(many_segments)
         cu->release(from);
         cu->release(to);
         cu->release(small);
+    }
+    t_pair_close(&pair);
+}
+
+/* ---- remote memory ---- */
+
+static hws_id key_of(t_pair *pair, hws_id memory)
+{
+    unsigned char packed[1024];
+    uint64_t needed = 0;
+    hws_id key = 0;
+
+    CHECK_OK(hws_rkey_pack(memory, 0, packed, sizeof packed, &needed));
+    CHECK_OK(hws_rkey_unpack(pair->endpoint[0], packed, needed, 0, &key));
+    return key;
+}
+
+CASE_BOTH(remote_memory)
+{
+    hws_mem_opts reg = {.struct_size = sizeof reg, .memory_kind = HWS_MEMORY_CUDA};
+    hws_op_opts opts = gpu_opts(HWS_MEMORY_CUDA);
+    t_pair pair;
+
+    open_pair(&pair, flags);
+    for (int i = 1; i < SIZES; i++) {
+        uintptr_t there = on_gpu(sizes[i], 3), from = on_gpu(sizes[i], 5), to = on_gpu(sizes[i], 0);
+        unsigned char *host = t_alloc(sizes[i]), *expected = t_alloc(sizes[i]);
+        hws_id memory = 0, key, op = 0;
+
+        CHECK_OK(hws_mem_register(pair.context, (void *)there, sizes[i], &reg, &memory));
+        key = key_of(&pair, memory);
+        CHECK_OK(hws_get(key, there, (void *)to, sizes[i], &opts, &op));
+        WAIT_OK(&pair, op);
+        check_gpu(to, sizes[i], 3);
+        CHECK_OK(hws_put(key, there, (void *)from, sizes[i], &opts, &op));
+        WAIT_OK(&pair, op);
+        CHECK_OK(hws_flush(pair.endpoint[0], NULL, &op));
+        WAIT_OK(&pair, op);
+        check_gpu(there, sizes[i], 5);
+        CHECK_OK(hws_get(key, there, host, sizes[i], NULL, &op));
+        WAIT_OK(&pair, op);
+        t_fill(expected, sizes[i], 5);
+        CHECK(memcmp(host, expected, sizes[i]) == 0);
+        CHECK_CODE(hws_atomic(key, there, HWS_ATOMIC_ADD, 8, 1, 0, NULL, NULL, &op),
+                   HWS_E_BUFFER_KIND);
+        CHECK_OK(hws_close(key));
+        CHECK_OK(hws_close(memory));
+        cu->release(there);
+        cu->release(from);
+        cu->release(to);
+        free(host);
+        free(expected);
     }
     t_pair_close(&pair);
 }

@@ -1814,7 +1814,7 @@ unsafe extern "C" {
 
     /// Change a number in the peer's memory atomically (against other operations of this kind). A fetching action gives the old value in the `tag` of its final event, and in `result`.
     ///
-    /// Threads: any. Blocks: no. Owns: `result` is the library's until the final event. Returns: as hws_put(); HWS_E_INVALID also for a misaligned address, HWS_E_UNSUPPORTED without HWS_FEATURE_ATOMIC.
+    /// Threads: any. Blocks: no. Owns: `result` is the library's until the final event. Returns: as hws_put(); HWS_E_INVALID also for a misaligned address, HWS_E_UNSUPPORTED without HWS_FEATURE_ATOMIC, HWS_E_BUFFER_KIND (memory of a GPU that only the peer's processor reaches).
     pub fn hws_atomic(rkey: hws_id, address: u64, action: u32, size: u32, value: u64, compare: u64, result: *mut c_void, opts: *const hws_op_opts, op: *mut hws_id) -> i32;
 
     /// Order remote memory operations: what was posted before on the same endpoint takes effect before what is posted after. Tagged, active and stream messages are not concerned.

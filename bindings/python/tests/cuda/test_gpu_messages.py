@@ -26,7 +26,7 @@ def event_loop_policy():
 
 @pytest.fixture(params=["sysv,cma,tcp,self,cuda", "tcp,self,cuda"], ids=["shm", "tcp"])
 def context(request):
-    with hawser.Context(config={"TLS": request.param}) as context:
+    with hawser.Context(["tag", "stream", "am", "rma", "atomic"], config={"TLS": request.param}) as context:
         yield context
 
 
@@ -102,6 +102,24 @@ async def test_segments_of_host_and_gpu(pair, size):
     await segments.fetch(parts)
     await send
     assert [bytes(part) for part in parts] == [small, data, small]
+
+
+@pytest.mark.parametrize("size", SIZES[1:])
+async def test_put_and_get(pair, context, size):
+    client, _ = pair
+    before, after, into = os.urandom(size), os.urandom(size), GpuArray(size)
+    with context.mem_register(GpuArray(before)) as memory:
+        key = client.rkey_unpack(memory.rkey_pack())
+        assert key.kind == hawser.Memory.CUDA
+        await key.get(into, 0)
+        assert bytes(into) == before
+        await key.put(GpuArray(after), 0)
+        await client.flush()
+        await key.get(into, 0)
+        assert bytes(into) == after
+        with pytest.raises(hawser.BufferKindError):
+            await key.atomic("add", 1)
+        key.close()
 
 
 async def test_what_is_received_into_nothing_stays_whole(pair):
