@@ -105,6 +105,8 @@ class DeviceArray:
         return math.prod(self.shape, start=int(self.typestr[2:]))
 
     def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("an array without dimensions has no len()")
         return self.shape[0]
 
     @property
