@@ -30,22 +30,6 @@ def context(request):
         yield context
 
 
-@pytest.fixture
-async def worker(context):
-    async with hawser.Worker(context, am_ids=range(8)) as worker:
-        yield worker
-
-
-@pytest.fixture
-async def pair(worker):
-    async with hawser.listen(host="127.0.0.1", worker=worker) as listener:
-        async with (
-            hawser.connect("127.0.0.1", listener.port, worker=worker) as client,
-            await listener.accept() as server,
-        ):
-            yield client, server
-
-
 @pytest.mark.parametrize("late", [False, True], ids=["receive first", "send first"])
 @pytest.mark.parametrize("ends", ["gpu gpu", "gpu host", "host gpu"])
 @pytest.mark.parametrize("size", SIZES)
