@@ -3,11 +3,11 @@
  * rendezvous, which the library fetches, or the program by hws_am_recv().
  */
 #include "am.h"
-#include "copy_into.h"
 #include "error.h"
 #include "guard.h"
 #include "post.h"
 #include "progress.h"
+#include "room.h"
 #include "tag.h"
 #include "ucx_loader.h"
 
@@ -103,19 +103,6 @@ static void fetch(struct hws__message *m, struct hws__am_handler *h)
     }
 }
 
-/* What came is in memory of the handler's from now on. 0, or HWS_E_CUDA. */
-static int32_t fill(struct hws__message *m, const struct hws__am_handler *h, const void *from)
-{
-    uint32_t kind = h->memory_kind;
-    bool known;
-    int32_t r = HWS_OK;
-
-    if (kind == HWS_MEMORY_UNKNOWN) {
-        r = hws__cuda_kind(m->ep_id, m->memory, &kind, &known);
-    }
-    return r < 0 ? r : hws__copy_into(m->worker, kind, m->memory, m->length, 0, from, m->length);
-}
-
 int hws__am_step(struct hws__worker *w)
 {
     struct hws__list *n;
@@ -140,7 +127,9 @@ int hws__am_step(struct hws__worker *w)
         } else if (m->rndv) {
             fetch(m, h);
         } else {
-            int32_t code = fill(m, h, from);
+            int32_t code = hws__room_fill(
+                w->context, (struct hws__room){m->memory, m->length, 0, h->memory_kind}, from,
+                m->length);
 
             hws__pool_give(&w->pool, ours, m->stored);
             m->data = m->memory;

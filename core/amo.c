@@ -122,9 +122,13 @@ static int32_t direct(struct hws__post *p, struct hws__rkey *k)
 
 static int32_t message(struct hws__post *p, struct hws__rkey *k)
 {
-    struct hws__rma_job *job = hws__rma_job_of(p, k, HWS__RMA_ATOMIC);
+    struct hws__rma_job *job;
 
-    if (job == NULL) {
+    if (hws__cuda_is(k->memory_kind)) {
+        return hws__fail(HWS_E_BUFFER_KIND, p->rkey,
+                         "the peer's processor cannot change its GPU's memory");
+    }
+    if ((job = hws__rma_job_of(p, k, HWS__RMA_ATOMIC)) == NULL) {
         return HWS_E_TOO_MANY;
     }
     job->msg.action = (uint8_t)(p->am_id & ACTION);
@@ -142,10 +146,6 @@ static int32_t atomic_run(struct hws__post *p)
 
     if ((k = hws__rma_key(p, HWS_FEATURE_ATOMIC, p->done_length, &r)) == NULL) {
         return r;
-    }
-    if (hws__cuda_is(k->memory_kind) && k->way != HWS__WAY_UCX) {
-        return hws__fail(HWS_E_BUFFER_KIND, p->rkey,
-                         "the peer's processor cannot change its GPU's memory");
     }
     if (hws__rma_direct(k, HWS_MEMORY_HOST)) {
         r = direct(p, k);

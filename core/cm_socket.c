@@ -21,7 +21,7 @@ void hws__cm_unwatch(struct hws__uworker *u, ucp_ep_h ucx, int known)
     fd = hws__sockets_find(known, hws__address_port(&local.local_sockaddr), &local.local_sockaddr,
                            connected ? &peer.remote_sockaddr : NULL);
     if (fd >= 0 && hws__ucx.ucs_async_remove_handler(fd, 1) == UCS_OK) {
-        hws__ucx.ucp_worker_progress(u->ucx);
+        hws__uworker_progress(u);
     }
 }
 
@@ -77,7 +77,7 @@ int hws__cm_pause(struct hws__uworker *u, const struct sockaddr_storage *client,
     int fd = hws__cm_accepted(port, client);
 
     if (fd >= 0 && pause_fd(fd)) {
-        hws__ucx.ucp_worker_progress(u->ucx);
+        hws__uworker_progress(u);
     }
     return fd;
 }
@@ -113,7 +113,7 @@ void hws__cm_reject(struct hws__uworker *u, ucp_listener_h listener, ucp_conn_re
     /* UCX 1.13 would take what is left of the socket's events for the next one's that is given its number. */
     hws__gate_hold();
     hws__ucx.ucp_listener_reject(listener, request);
-    hws__ucx.ucp_worker_progress(u->ucx);
+    hws__uworker_progress(u);
     hws__gate_let_go();
 }
 

@@ -61,9 +61,6 @@ static inline bool hws__cuda_is(uint32_t kind)
 }
 /** Copy from or to memory of a GPU. 0, or HWS_E_CUDA. */
 int32_t hws__cuda_copy(struct hws__context *c, void *to, const void *from, uint64_t length);
-/** hws__scatter() into memory of a GPU. 0, or HWS_E_CUDA. */
-int32_t hws__cuda_scatter(struct hws__context *c, void *buffer, uint64_t count, uint32_t flags,
-                          const void *data, uint64_t length);
 
 /** Wait for all work of a stream. 0, or HWS_E_CUDA with `*text` set to a text that stays. */
 int32_t hws__cuda_synchronize(void *cuda, void *stream, const char **text);

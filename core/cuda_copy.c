@@ -23,7 +23,7 @@ static struct stream *streams;
 /* Of the current context; a new one if the last, `stale`, is of no use any more. CUDA's error. */
 static int find_stream(void *stale, void **out)
 {
-    struct stream *s = NULL;
+    struct stream *s;
     void *cuda = NULL;
     int error = hws__cu.current(&cuda);
 
@@ -73,22 +73,4 @@ int32_t hws__cuda_copy(struct hws__context *c, void *to, const void *from, uint6
     return error == 0 ? HWS_OK
                       : hws__fail(HWS_E_CUDA, 0, "a copy from or to memory of a GPU: %s (%d)",
                                   hws__cuda_error(error), error);
-}
-
-int32_t hws__cuda_scatter(struct hws__context *c, void *buffer, uint64_t count, uint32_t flags,
-                          const void *data, uint64_t length)
-{
-    hws_iov one = {buffer, length};
-    const hws_iov *v = flags & HWS_OP_IOV ? buffer : &one;
-    const char *from = data;
-    int32_t r = HWS_OK;
-
-    for (uint64_t i = 0; r == HWS_OK && length != 0 && i < (flags & HWS_OP_IOV ? count : 1); i++) {
-        uint64_t n = v[i].length < length ? v[i].length : length;
-
-        r = n != 0 ? hws__cuda_copy(c, v[i].base, from, n) : HWS_OK;
-        from += n;
-        length -= n;
-    }
-    return r;
 }

@@ -20,7 +20,7 @@ static void read_what_is_left(struct hws__endpoint *ep)
     if (ep->uworker == NULL || (ep->upgrade.line == NULL && !ep->uworker->shm)) {
         return;
     }
-    for (int i = 0; i < LEFT_MAX && hws__ucx.ucp_worker_progress(ep->uworker->ucx) != 0; i++) {}
+    for (int i = 0; i < LEFT_MAX && hws__uworker_progress(ep->uworker) != 0; i++) {}
 }
 
 /* Nothing goes to the peer or comes from it any more. */

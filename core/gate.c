@@ -295,7 +295,7 @@ void hws__gate_join(struct hws__listener *l)
 void hws__gate_leave(struct hws__listener *l)
 {
     leave(&l->gate);
-    hws__ucx.ucp_worker_progress(l->worker->main->ucx);
+    hws__uworker_progress(l->worker->main);
 }
 
 void hws__gate_join_acceptors(struct hws__uworker *u)

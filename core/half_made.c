@@ -174,7 +174,7 @@ static int complete(struct hws__uworker *u, bool all)
     }
     s.count = n;
     for (int i = 0; n != 0 && i < ROUNDS && !all_replied(&s); i++) {
-        done += (int)hws__ucx.ucp_worker_progress(u->ucx);
+        done += (int)hws__uworker_progress(u);
     }
     while (n-- > 0) {
         stand_down(&s.at[n]);

@@ -7,14 +7,14 @@
 #include "guard.h"
 #include "post.h"
 
-/* Whether memory of the caller's can be the place of a segment. @param[out] kind  what memory it is */
+/* Whether memory of the caller's can be the place of a segment. */
 static int32_t check_place(const struct hws__post *p, const struct hws__multi *x, uint64_t i,
-                           const hws_segment *to, uint32_t *kind)
+                           const hws_segment *to)
 {
     uint64_t length = x->segments[i].length;
+    uint32_t kind = to->memory_kind;
     int32_t r;
 
-    *kind = to->memory_kind;
     if (to->length < length) {
         return hws__fail(HWS_E_TRUNCATED, p->tag, "segment %llu has %llu bytes",
                          (unsigned long long)i, (unsigned long long)length);
@@ -25,10 +25,10 @@ static int32_t check_place(const struct hws__post *p, const struct hws__multi *x
     if (to->base == NULL) {
         return hws__fail(HWS_E_INVALID, p->tag, "segment %llu is null", (unsigned long long)i);
     }
-    if ((r = hws__cuda_check(p->worker->context, p->tag, to->base, kind)) < 0) {
+    if ((r = hws__cuda_check(p->worker->context, p->tag, to->base, &kind)) < 0) {
         return r;
     }
-    if (hws__cuda_is(*kind) && !hws__multi_own(x, i) && x->inline_at == 0) {
+    if (hws__cuda_is(kind) && !hws__multi_own(x, i) && x->inline_at == 0) {
         return hws__fail(HWS_E_BUFFER_KIND, p->tag,
                          "segment %llu comes together with others: into host memory only",
                          (unsigned long long)i);
@@ -40,7 +40,6 @@ static int32_t check_place(const struct hws__post *p, const struct hws__multi *x
 static int32_t take_places(const struct hws__post *p, struct hws__multi *x)
 {
     const hws_segment *to = p->header;
-    uint32_t kind;
     int32_t r;
 
     if (p->mask != x->detail.count) {
@@ -48,14 +47,13 @@ static int32_t take_places(const struct hws__post *p, struct hws__multi *x)
                          (unsigned long long)p->mask, (unsigned long long)x->detail.count);
     }
     for (uint64_t i = 0; i < p->mask; i++) {
-        if ((r = check_place(p, x, i, &to[i], &kind)) < 0) {
+        if ((r = check_place(p, x, i, &to[i])) < 0) {
             return r;
         }
     }
     for (uint64_t i = 0; i < p->mask; i++) {
-        (void)check_place(p, x, i, &to[i], &kind);
         x->segments[i].base = to[i].base;
-        x->segments[i].memory_kind = kind;
+        x->segments[i].memory_kind = to[i].memory_kind;
     }
     return HWS_OK;
 }

@@ -2,8 +2,9 @@
  * Multi-buffer messages: memory for the segments of one that is received.
  */
 #include "multi_recv.h"
-#include "copy_into.h"
+#include "cuda.h"
 #include "progress.h"
+#include "room.h"
 
 /* Segments that came with the list have a place already. */
 static bool is_inline(const struct hws__multi *x, uint64_t i)
@@ -73,7 +74,8 @@ void hws__multi_copy_inline(struct hws__multi *x)
     for (uint64_t i = 0; i < x->detail.count; i++) {
         if (!hws__multi_own(x, i)) {
             const hws_segment *s = &x->segments[i];
-            int32_t r = hws__copy_into(x->message->worker, s->memory_kind, s->base, s->length, 0,
+            int32_t r = hws__room_fill(x->message->worker->context,
+                                       (struct hws__room){s->base, s->length, 0, s->memory_kind},
                                        from, s->length);
 
             x->status = x->status < 0 ? x->status : r;

@@ -137,11 +137,9 @@ static int look(struct hws__worker *w, struct hws__uworker *u)
 
     /* Not over TCP: a send that fails there closes the connection which UCX reads from just then. */
     w->sweeping = u->shm;
-    hws__progressing = u;
     do {
-        r = (int)hws__ucx.ucp_worker_progress(u->ucx);
+        r = (int)hws__uworker_progress(u);
     } while (r == 0 && --looks != 0);
-    hws__progressing = NULL;
     if (__builtin_expect(u->half_made.possible, 0)) {
         r += hws__half_made_step(u, r);
     }

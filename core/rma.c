@@ -92,8 +92,8 @@ static int32_t get_message(struct hws__post *p, struct hws__rkey *k, uint64_t by
     if ((job = hws__rma_job_of(p, k, HWS__RMA_GET)) == NULL) {
         return HWS_E_TOO_MANY;
     }
-    job->memory_kind =
-        HWS_MEMORY_HOST; /* of what is sent; the answer goes where the operation says */
+    /* What is sent has no data; the answer's goes where the operation says. */
+    job->memory_kind = HWS_MEMORY_HOST;
     job->op->memory_kind = p->opts->memory_kind;
     job->msg.length = bytes;
     p->tag = bytes; /* how much the answer must bring */

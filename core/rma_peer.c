@@ -4,11 +4,12 @@
  * Nothing here trusts the peer: every message names memory by id and key, and hws__memory_reach()
  * says whether it may be touched.
  */
-#include "copy_into.h"
+#include "cuda.h"
 #include "error.h"
 #include "memory.h"
 #include "progress.h"
 #include "rma.h"
+#include "room.h"
 #include <string.h>
 
 /* The same on both widths. */
@@ -67,9 +68,11 @@ static void on_put(struct hws__endpoint *ep, const struct hws__rma_msg *m, const
             violation(ep, "wrote to");
             return;
         }
-        r = hws__copy_into(ep->worker, at->memory_kind,
-                           (char *)at->base + (m->address - (uint64_t)(uintptr_t)at->base), length,
-                           0, data, length);
+        r = hws__room_fill(
+            ep->worker->context,
+            (struct hws__room){(char *)at->base + (m->address - (uint64_t)(uintptr_t)at->base),
+                               length, 0, at->memory_kind},
+            data, length);
         hws__memory_unuse(at);
         if (r < 0) {
             hws__endpoint_fail(ep, r, "what the peer has put could not be copied");
@@ -113,16 +116,15 @@ static void on_atomic(struct hws__endpoint *ep, const struct hws__rma_msg *m)
     struct hws__rma_job *job;
     uint64_t old;
 
-    if ((m->size != 4 && m->size != 8) || m->address % m->size != 0 ||
-        m->action > HWS_ATOMIC_CSWAP ||
-        (at = hws__memory_reach(ep->worker->context, m->memory, m->key, m->address, m->size,
-                                HWS_MEM_REMOTE_READ | HWS_MEM_REMOTE_WRITE)) == NULL) {
+    at = (m->size != 4 && m->size != 8) || m->address % m->size != 0 || m->action > HWS_ATOMIC_CSWAP
+             ? NULL
+             : hws__memory_reach(ep->worker->context, m->memory, m->key, m->address, m->size,
+                                 HWS_MEM_REMOTE_READ | HWS_MEM_REMOTE_WRITE);
+    if (at == NULL || hws__cuda_is(at->memory_kind)) {
         violation(ep, "changed");
-        return;
-    }
-    if (hws__cuda_is(at->memory_kind)) { /* its own library would not have asked */
-        hws__memory_unuse(at);
-        violation(ep, "changed");
+        if (at != NULL) {
+            hws__memory_unuse(at);
+        }
         return;
     }
     old = hws__atomic_do((char *)at->base + (m->address - (uint64_t)(uintptr_t)at->base), m->action,
@@ -160,15 +162,12 @@ static void answered(struct hws__op *op)
     }
 }
 
-static void on_data(struct hws__endpoint *ep, const struct hws__rma_msg *m, const void *data,
+static void on_data(struct hws__endpoint *ep, const struct hws__rma_msg *m, void *data,
                     uint64_t length)
 {
     struct hws__op *op = asked(ep, m, HWS_EVENT_GET);
-    const char *from = data;
-    hws_iov one;
-    const hws_iov *v;
     uint64_t at = m->address;
-    int32_t r = HWS_OK;
+    int32_t r;
 
     if (m->value == 0) {
         hws__rma_answer_came(ep);
@@ -181,20 +180,9 @@ static void on_data(struct hws__endpoint *ep, const struct hws__rma_msg *m, cons
         return;
     }
     op->done_length += length;
-    one = (hws_iov){op->buffer, op->length};
-    v = op->flags & HWS_OP_IOV ? op->buffer : &one;
-    for (; at >= v->length && length != 0; v++) {
-        at -= v->length;
-    }
-    for (; length != 0; v++, at = 0) {
-        uint64_t n = v->length - at < length ? v->length - at : length;
-
-        if (n != 0 && r == HWS_OK) { /* a piece without bytes may be null */
-            r = hws__copy_into(ep->worker, op->memory_kind, (char *)v->base + at, n, 0, from, n);
-        }
-        from += n;
-        length -= n;
-    }
+    r = hws__room_copy(ep->worker->context,
+                       (struct hws__room){op->buffer, op->length, op->flags, op->memory_kind}, at,
+                       data, length, false);
     if (r < 0) {
         hws__endpoint_fail(ep, r, "what was got could not be copied");
     } else if (op->done_length == op->tag) {

@@ -149,5 +149,5 @@ static bool end_stranger(int fd, void *arg)
 void hws__strangers_end(struct hws__listener *l)
 {
     hws__sockets_each(end_stranger, l);
-    hws__ucx.ucp_worker_progress(l->worker->main->ucx);
+    hws__uworker_progress(l->worker->main);
 }

@@ -1,26 +1,19 @@
-#include "cuda.h"
 #include "endpoint.h"
 #include "error.h"
 #include "guard.h"
 #include "post.h"
 #include "progress.h"
+#include "room.h"
 #include "stream.h"
 #include "ucx_loader.h"
 #include <stdlib.h>
 
-/** Where bytes go: the buffer of a posting or of an operation. */
-struct room {
-    void *buffer;
-    uint64_t length; /* bytes, or pieces with HWS_OP_IOV */
-    uint32_t flags, kind;
-};
-
-static struct room room_of(const struct hws__op *op)
+static struct hws__room room_of(const struct hws__op *op)
 {
-    return (struct room){op->buffer, op->length, op->flags, op->memory_kind};
+    return (struct hws__room){op->buffer, op->length, op->flags, op->memory_kind};
 }
 
-static uint64_t room_bytes(const struct room *r)
+static uint64_t room_bytes(const struct hws__room *r)
 {
     return hws__bytes(r->buffer, r->length, r->flags);
 }
@@ -31,38 +24,13 @@ void hws__stream_init(struct hws__stream *s)
     hws__list_init(&s->link);
 }
 
-/* Between the buffer, from its byte `at` on, and `bytes`. False: CUDA failed. */
-static bool move(struct hws__endpoint *ep, const struct room *r, uint64_t at, char *bytes,
+/* hws__room_copy(). False: CUDA failed. */
+static bool move(struct hws__endpoint *ep, const struct hws__room *r, uint64_t at, char *bytes,
                  uint64_t count, bool out)
 {
-    hws_iov one = {r->buffer, UINT64_MAX};
-    const hws_iov *v = r->flags & HWS_OP_IOV ? r->buffer : &one;
-    const char *from;
-    char *to;
-
-    while (count != 0) {
-        uint64_t left, n;
-        char *theirs;
-
-        if (at >= v->length) {
-            at -= v->length;
-            v++;
-            continue;
-        }
-        left = v->length - at;
-        n = count < left ? count : left;
-        theirs = (char *)v->base + at;
-        to = out ? bytes : theirs;
-        from = out ? theirs : bytes;
-        if (!hws__cuda_is(r->kind)) {
-            memcpy(to, from, n);
-        } else if (hws__cuda_copy(ep->worker->context, to, from, n) < 0) {
-            hws__endpoint_fail(ep, HWS_E_CUDA, "the bytes of a stream could not be copied");
-            return false;
-        }
-        at += n;
-        bytes += n;
-        count -= n;
+    if (hws__room_copy(ep->worker->context, *r, at, bytes, count, out) < 0) {
+        hws__endpoint_fail(ep, HWS_E_CUDA, "the bytes of a stream could not be copied");
+        return false;
     }
     return true;
 }
@@ -130,7 +98,7 @@ static bool next_piece(struct hws__endpoint *ep)
 }
 
 /* Fill the buffer from its byte `at` on, as far as there are bytes: where it is filled to. */
-static uint64_t fill(struct hws__endpoint *ep, const struct room *r, uint64_t at, bool owed)
+static uint64_t fill(struct hws__endpoint *ep, const struct hws__room *r, uint64_t at, bool owed)
 {
     struct hws__stream *s = &ep->stream;
     uint64_t end = room_bytes(r);
@@ -157,7 +125,7 @@ static uint64_t fill(struct hws__endpoint *ep, const struct room *r, uint64_t at
 }
 
 /* The first `count` bytes of the buffer come next again. There is no piece: they were all there was. */
-static void give_back(struct hws__endpoint *ep, const struct room *r, uint64_t count)
+static void give_back(struct hws__endpoint *ep, const struct hws__room *r, uint64_t count)
 {
     struct hws__stream *s = &ep->stream;
 
@@ -228,7 +196,7 @@ static bool waits_for_all(const struct hws__op *op)
 static void wait_for_bytes(struct hws__endpoint *ep, struct hws__op *op, uint64_t have)
 {
     struct hws__stream *s = &ep->stream;
-    struct room r = room_of(op);
+    struct hws__room r = room_of(op);
 
     op->done_length = have;
     op->done_tag = 0;
@@ -247,7 +215,7 @@ static void wait_for_bytes(struct hws__endpoint *ep, struct hws__op *op, uint64_
 void hws__stream_unwait(struct hws__op *op)
 {
     struct hws__stream *s = &op->ep->stream;
-    struct room r = room_of(op);
+    struct hws__room r = room_of(op);
 
     hws__list_remove(&op->match);
     if (hws__list_empty(&s->waiting)) {
@@ -264,7 +232,7 @@ void hws__stream_read(struct hws__endpoint *ep)
 
     while (!hws__list_empty(&s->waiting)) {
         struct hws__op *op = hws__container(s->waiting.next, struct hws__op, match);
-        struct room r = room_of(op);
+        struct hws__room r = room_of(op);
         bool all = waits_for_all(op);
 
         op->done_length = fill(ep, &r, op->done_length, all);
@@ -300,7 +268,7 @@ void hws__streams_read(struct hws__uworker *u)
 /* Its bytes are the next one's. */
 static void end_without(struct hws__op *op, int32_t code)
 {
-    struct room r = room_of(op);
+    struct hws__room r = room_of(op);
     uint64_t have = op->done_length;
 
     op->stage = HWS__STAGE_OWN;
@@ -335,7 +303,7 @@ void hws__stream_end_all(struct hws__endpoint *ep, int32_t code)
 /* What a receive that waits has so far. False: CUDA failed. */
 static bool take_back(struct hws__endpoint *ep, struct hws__op *op, char *to)
 {
-    struct room r = room_of(op);
+    struct hws__room r = room_of(op);
 
     if (op->done_length != 0 && !move(ep, &r, 0, to, op->done_length, true)) {
         return false;
@@ -389,7 +357,7 @@ bool hws__stream_readable(const struct hws__endpoint *ep)
 static int32_t recv_run(struct hws__post *p)
 {
     struct hws__endpoint *ep = p->ep;
-    struct room r = {p->buffer, p->length, p->opts->flags, p->opts->memory_kind};
+    struct hws__room r = {p->buffer, p->length, p->opts->flags, p->opts->memory_kind};
     uint64_t bytes = room_bytes(&r), have = 0;
     struct hws__op *op;
 

@@ -2,12 +2,12 @@
  * Tagged messages that come: to the receive that waits for them, or to where they wait for one.
  */
 #include "tag.h"
-#include "copy_into.h"
 #include "error.h"
 #include "hello.h"
 #include "post.h"
 #include "progress.h"
 #include "rest.h"
+#include "room.h"
 #include <string.h>
 
 /* A posted receive met a message whose data is at the sender. Returns what UCX must hear. */
@@ -47,7 +47,8 @@ static ucs_status_t meet(struct hws__op *op, struct hws__endpoint *ep, struct hw
         return meet_rndv(op, ep, u, data, length);
     }
     room = hws__bytes(op->buffer, op->length, flags);
-    r = hws__copy_into(u->worker, op->memory_kind, op->buffer, op->length, flags, data,
+    r = hws__room_fill(u->worker->context,
+                       (struct hws__room){op->buffer, op->length, flags, op->memory_kind}, data,
                        length < room ? length : room);
     hws__op_finish_now(op, r == HWS_OK && length > room ? HWS_E_TRUNCATED : r);
     return UCS_OK;

@@ -2,10 +2,10 @@
  * A tagged message and a receive that are meant for each other: copied, fetched from the sender, or given as it is.
  */
 #include "tag.h"
-#include "copy_into.h"
 #include "error.h"
 #include "post.h"
 #include "raw.h"
+#include "room.h"
 #include "ucx_loader.h"
 #include "undo.h"
 
@@ -53,8 +53,10 @@ int32_t hws__fetch(struct hws__post *p, struct hws__uworker *u, void *desc, uint
 static int32_t copy_out(struct hws__post *p, const void *data, uint64_t length)
 {
     uint64_t room = hws__bytes(p->buffer, p->length, p->opts->flags);
-    int32_t r = hws__copy_into(p->worker, p->opts->memory_kind, p->buffer, p->length,
-                               p->opts->flags, data, length < room ? length : room);
+    int32_t r = hws__room_fill(
+        p->worker->context,
+        (struct hws__room){p->buffer, p->length, p->opts->flags, p->opts->memory_kind}, data,
+        length < room ? length : room);
 
     p->done_length = length;
     p->done_status = r == HWS_OK && length > room ? HWS_E_TRUNCATED : r;

@@ -99,9 +99,10 @@ void hws__uworker_drop(struct hws__uworker *u);
  */
 extern _Thread_local bool hws__uworker_destroying __attribute__((tls_model("initial-exec")));
 
-/** The one that this thread progresses, while it sweeps. */
+/** The one that this thread progresses just now. */
 extern _Thread_local struct hws__uworker *hws__progressing
     __attribute__((tls_model("initial-exec")));
+/** All progress is made by this: what UCX says meanwhile is about this UCX worker. Owner only. */
 static inline unsigned hws__uworker_progress(struct hws__uworker *u)
 {
     unsigned r;

@@ -14,16 +14,6 @@ import hawser.sync
 SIZES = [0, 8, 1000, 9000, 70_000, 1 << 20]
 
 
-@pytest.fixture(autouse=True)
-def gpu():
-    use()
-
-
-@pytest.fixture
-def event_loop_policy():
-    return asyncio.DefaultEventLoopPolicy()
-
-
 @pytest.fixture(params=["sysv,cma,tcp,self,cuda", "tcp,self,cuda"], ids=["shm", "tcp"])
 def context(request):
     with hawser.Context(["tag", "stream", "am", "rma", "atomic"], config={"TLS": request.param}) as context:

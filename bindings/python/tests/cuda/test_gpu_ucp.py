@@ -6,28 +6,11 @@ import os
 
 import pytest
 from gpu_support import GpuArray, use
+from ucp_support import connected, fresh_ucp  # noqa: F401
 
 import ucp
 
 SIZES = [8, 1000, 9000, 70_000, 1 << 20]
-
-
-@pytest.fixture(autouse=True)
-def gpu():
-    use()
-    ucp.reset()
-    yield
-    ucp.reset()
-
-
-@pytest.fixture
-def event_loop_policy():
-    return asyncio.DefaultEventLoopPolicy()
-
-
-async def connected(serve):
-    listener = ucp.create_listener(serve)
-    return listener, await ucp.create_endpoint("127.0.0.1", listener.port)
 
 
 @pytest.mark.parametrize("size", SIZES)

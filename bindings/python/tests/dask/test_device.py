@@ -25,11 +25,6 @@ def gpu():
     use()
 
 
-@pytest.fixture
-def event_loop_policy():
-    return asyncio.DefaultEventLoopPolicy()
-
-
 def contents(array):
     """Bytes of an array of any class, by the driver: a processor cannot read them."""
     interface = array.__cuda_array_interface__

@@ -123,7 +123,10 @@ class HawserComm(Comm):
             receiving = endpoint.recv_multi(0, 0)  # any tag
             segments = await receiving
             # Each buffer has memory of its own, so that each can be freed alone.
-            frames = _device.memory_for(segments.lengths, segments.kinds, take)
+            if self._has_device:
+                frames = _device.memory_for(segments.lengths, segments.kinds, take)
+            else:
+                frames = [take(n) for n in segments.lengths]
             await segments.fetch(frames)
             self._peer_reads |= bool(receiving.tag & _direct.CAN_READ)
             if receiving.tag & _direct.LENDS:
@@ -197,7 +200,7 @@ class HawserComm(Comm):
         if isinstance(msg, list) and n <= BATCH_COPIED:
             frames = [bytes(f) if isinstance(f, memoryview) else f for f in frames]
         try:
-            if any(map(_device.is_device, frames)):
+            if self._has_device and any(map(_device.is_device, frames)):
                 _device.synchronize()
             sending = self._post(endpoint, frames)
             if not sending.done():

@@ -15,6 +15,8 @@ from typing import Any
 import hawser
 from hawser import _core
 
+from ._usable import create_cuda_context
+
 # What a message to a peer that takes such frames is made of.
 SERIALIZERS = ("cuda", "dask", "pickle", "error")
 
@@ -44,7 +46,10 @@ def _enter(cuda: ctypes.CDLL) -> bool:
         return True
     if cuda.cuDevicePrimaryCtxGetState(0, ctypes.byref(flags), ctypes.byref(active)) or not active:
         return False
-    return not (cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) or cuda.cuCtxSetCurrent(context))
+    with contextlib.suppress(RuntimeError):
+        create_cuda_context()
+        return True
+    return False
 
 
 def usable(context: hawser.Context) -> bool:
