@@ -137,9 +137,7 @@ static int look(struct hws__worker *w, struct hws__uworker *u)
 
     /* Not over TCP: a send that fails there closes the connection which UCX reads from just then. */
     w->sweeping = u->shm;
-    do {
-        r = (int)hws__uworker_progress(u);
-    } while (r == 0 && --looks != 0);
+    r = (int)hws__uworker_look(u, looks);
     if (__builtin_expect(u->half_made.possible, 0)) {
         r += hws__half_made_step(u, r);
     }

@@ -34,8 +34,11 @@ static ucs_status_t meet_rndv(struct hws__op *op, struct hws__endpoint *ep, stru
 }
 
 /* A posted receive met its message. Returns what UCX must hear. */
-static ucs_status_t meet(struct hws__op *op, struct hws__endpoint *ep, struct hws__uworker *u,
-                         uint64_t tag, void *data, uint64_t length, uint64_t attr)
+static inline __attribute__((always_inline)) ucs_status_t meet(struct hws__op *op,
+                                                               struct hws__endpoint *ep,
+                                                               struct hws__uworker *u, uint64_t tag,
+                                                               void *data, uint64_t length,
+                                                               uint64_t attr)
 {
     uint32_t flags = atomic_load_explicit(&op->flags, memory_order_relaxed);
     uint64_t room;

@@ -103,14 +103,20 @@ extern _Thread_local bool hws__uworker_destroying __attribute__((tls_model("init
 extern _Thread_local struct hws__uworker *hws__progressing
     __attribute__((tls_model("initial-exec")));
 /** All progress is made by this: what UCX says meanwhile is about this UCX worker. Owner only. */
-static inline unsigned hws__uworker_progress(struct hws__uworker *u)
+static inline unsigned hws__uworker_look(struct hws__uworker *u, int looks)
 {
     unsigned r;
 
     hws__progressing = u;
-    r = hws__ucx.ucp_worker_progress(u->ucx);
+    do {
+        r = hws__ucx.ucp_worker_progress(u->ucx);
+    } while (r == 0 && --looks > 0);
     hws__progressing = NULL;
     return r;
+}
+static inline unsigned hws__uworker_progress(struct hws__uworker *u)
+{
+    return hws__uworker_look(u, 1);
 }
 /** UCX has dropped a message that came here, for want of memory. Also inside UCX: whose it may be fail. */
 void hws__uworker_dropped(struct hws__uworker *u);
