@@ -6,7 +6,6 @@
 #include "listener.h"
 #include "lost.h"
 #include "reserve.h"
-#include "sockets.h"
 #include "waddress.h"
 
 bool hws__endpoint_tell_accepted(struct hws__endpoint *ep)
@@ -57,7 +56,7 @@ void hws__endpoint_opened(struct hws__endpoint *ep)
     }
     hws__endpoint_addresses(ep);
     if (ep->upgrade.line != NULL) {
-        hws__sockets_watch_peer(ep->upgrade.line_worker->efd, &ep->worker->context->silence);
+        hws__lost_keep_alive(ep->upgrade.line_worker);
     } else if (ep->transports & HWS_TRANSPORT_TCP) {
         hws__lost_watch(ep->uworker);
     }

@@ -4,20 +4,44 @@
 #include "sockets.h"
 #include "worker.h"
 
+static void look_by(struct hws__worker *w, uint64_t at)
+{
+    if (w->lost_due > at) {
+        w->lost_due = at;
+        hws__due_at(w, at);
+    }
+}
+
+static void keep_alive(struct hws__uworker *u, uint64_t now)
+{
+    u->keep_alive = false;
+    u->kept_alive = now;
+    hws__sockets_watch_peer(u->efd, &u->worker->context->silence);
+}
+
+void hws__lost_keep_alive(struct hws__uworker *u)
+{
+    uint64_t now = u->worker->slow_at, again = u->kept_alive + HWS__LOST_NS;
+
+    if (now >= again) {
+        keep_alive(u, now);
+    } else {
+        u->keep_alive = true;
+        look_by(u->worker, again);
+    }
+}
+
 void hws__lost_watch(struct hws__uworker *u)
 {
-    hws__sockets_watch_peer(u->efd, &u->worker->context->silence);
+    hws__lost_keep_alive(u);
     u->by_tcp = true;
     hws__lost_expect(u);
 }
 
 void hws__lost_expect(struct hws__uworker *u)
 {
-    struct hws__worker *w = u->worker;
-
-    if (u->by_tcp && w->lost_due > w->slow_at + HWS__LOST_NS) {
-        w->lost_due = w->slow_at + HWS__LOST_NS;
-        hws__due_at(w, w->lost_due);
+    if (u->by_tcp) {
+        look_by(u->worker, u->worker->slow_at + HWS__LOST_NS);
     }
 }
 
@@ -65,6 +89,9 @@ void hws__lost_check(struct hws__worker *w, uint64_t now)
     for (struct hws__list *n = w->uworkers.next; n != &w->uworkers; n = n->next) {
         struct hws__uworker *u = hws__container(n, struct hws__uworker, link);
 
+        if (u->keep_alive) {
+            keep_alive(u, now);
+        }
         if (u->by_tcp) {
             found = look(u);
             next = found > next ? found : next;

@@ -20,7 +20,12 @@ struct hws__worker;
 /** How often while nothing happens on connections to other hosts. */
 #define HWS__LOST_IDLE_NS 500000000u
 
-/** A connection of u travels by TCP. Owner only. */
+/**
+ * The system is to notice when the peer of a new TCP connection of u is lost: at once, or together with others that
+ * come within HWS__LOST_NS, since all connections of u must be gone through. Owner only.
+ */
+void hws__lost_keep_alive(struct hws__uworker *u);
+/** The data of a new connection of u travels by TCP. Owner only. */
 void hws__lost_watch(struct hws__uworker *u);
 /** u may have sent something. Owner only. */
 void hws__lost_expect(struct hws__uworker *u);

@@ -51,6 +51,8 @@ struct hws__uworker {
     bool unread;           /* raw: messages may have arrived that UCX still holds, see raw.h */
     bool deaf;             /* the peer may be unable to wake it */
     bool by_tcp;           /* connections of it travel by TCP, see lost.h */
+    bool keep_alive;       /* it has connections for hws__sockets_watch_peer() */
+    uint64_t kept_alive;   /* when that last went through them */
     uint32_t pending;      /* requests of operations that it holds */
     uint32_t bundles_held; /* see bundle.h */
     uint32_t burying;      /* UCX endpoints that are being closed */
