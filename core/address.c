@@ -59,6 +59,21 @@ bool hws__address_same(const struct sockaddr_storage *a, const struct sockaddr_s
     return hws__address_port(a) == hws__address_port(b) && hws__address_same_host(a, b);
 }
 
+int hws__address_order(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+    int by_port = hws__address_port(a) - hws__address_port(b);
+
+    if (by_port != 0 || a->ss_family != b->ss_family) {
+        return by_port != 0 ? by_port : a->ss_family - b->ss_family;
+    }
+    if (a->ss_family == AF_INET6) {
+        return memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr,
+                      &((const struct sockaddr_in6 *)b)->sin6_addr, sizeof(struct in6_addr));
+    }
+    return memcmp(&((const struct sockaddr_in *)a)->sin_addr,
+                  &((const struct sockaddr_in *)b)->sin_addr, sizeof(struct in_addr));
+}
+
 socklen_t hws__address_length(const struct sockaddr_storage *a)
 {
     return a->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);

@@ -17,6 +17,8 @@ uint16_t hws__address_port(const struct sockaddr_storage *a);
 bool hws__address_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
 /** The port, too. */
 bool hws__address_same(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
+/** An order of IPv4 and IPv6 addresses with ports: below, equal to or above 0. */
+int hws__address_order(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
 socklen_t hws__address_length(const struct sockaddr_storage *a);
 
 /**

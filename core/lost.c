@@ -1,7 +1,6 @@
 #include "lost.h"
 #include "endpoint.h"
 #include "progress.h"
-#include "sockets.h"
 #include "worker.h"
 
 static void look_by(struct hws__worker *w, uint64_t at)
@@ -16,7 +15,7 @@ static void keep_alive(struct hws__uworker *u, uint64_t now)
 {
     u->keep_alive = false;
     u->kept_alive = now;
-    hws__sockets_watch_peer(u->efd, &u->worker->context->silence);
+    hws__data_sockets_watch(&u->sockets, u->efd, &u->worker->context->silence);
 }
 
 void hws__lost_keep_alive(struct hws__uworker *u)
@@ -60,28 +59,28 @@ static void part_from_silent(struct hws__worker *w)
         }
         if (ep->uworker != looked_at) {
             looked_at = ep->uworker;
-            hws__sockets_silent(looked_at->efd, &silent);
+            hws__data_sockets_silent(&looked_at->sockets, &silent);
         }
-        if (hws__sockets_has_host(&silent, &ep->peer)) {
+        if (hws__data_sockets_has_host(&silent, &ep->peer)) {
             hws__endpoint_deadline(ep, 1);
             hws__endpoint_attend(ep);
         }
     }
 }
 
-static enum hws__sockets_next look(const struct hws__uworker *u)
+static enum hws__next_look look(const struct hws__uworker *u)
 {
     const struct hws__silence *s = &u->worker->context->silence;
     /* A rendezvous that waits for its receiver has nothing on its way. */
     const bool expects = u->pending != 0;
-    enum hws__sockets_next next = hws__sockets_end_lost(u->efd, s, expects);
+    enum hws__next_look next = hws__data_sockets_end_lost(&u->sockets, s, expects);
 
     return u->hot || expects ? HWS__LOOK_SOON : next;
 }
 
 void hws__lost_check(struct hws__worker *w, uint64_t now)
 {
-    enum hws__sockets_next found, next = HWS__LOOK_NEVER;
+    enum hws__next_look found, next = HWS__LOOK_NEVER;
 
     if (now < w->lost_due) {
         return;
@@ -89,7 +88,7 @@ void hws__lost_check(struct hws__worker *w, uint64_t now)
     for (struct hws__list *n = w->uworkers.next; n != &w->uworkers; n = n->next) {
         struct hws__uworker *u = hws__container(n, struct hws__uworker, link);
 
-        if (u->keep_alive) {
+        if (u->keep_alive || (u->by_tcp && now - u->kept_alive >= HWS__LOST_LIST_NS)) {
             keep_alive(u, now);
         }
         if (u->by_tcp) {

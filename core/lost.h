@@ -19,6 +19,8 @@ struct hws__worker;
 #define HWS__LOST_NS 300000000u
 /** How often while nothing happens on connections to other hosts. */
 #define HWS__LOST_IDLE_NS 500000000u
+/** How long a list of sockets serves where no connection is made, in case UCX has made one unasked. */
+#define HWS__LOST_LIST_NS UINT64_C(10000000000)
 
 /**
  * The system is to notice when the peer of a new TCP connection of u is lost: at once, or together with others that

@@ -66,23 +66,12 @@ void hws__sockets_watched_below(int efd, hws__watched_fn *fn, void *arg)
     hws__sockets_watched(efd, visit_below, &b);
 }
 
-static int option(int fd, int name)
+int hws__sockets_option(int fd, int name)
 {
     int value = 0;
     socklen_t length = sizeof value;
 
     return getsockopt(fd, SOL_SOCKET, name, &value, &length) == 0 ? value : -1;
-}
-
-/* Whether both ends have the same address. */
-static bool on_one_host(int fd)
-{
-    struct sockaddr_storage local, peer;
-    socklen_t length = sizeof local, peer_length = sizeof peer;
-
-    return getsockname(fd, (struct sockaddr *)&local, &length) == 0 &&
-           getpeername(fd, (struct sockaddr *)&peer, &peer_length) == 0 &&
-           hws__address_same_host(&local, &peer);
 }
 
 void hws__sockets_close_on_exec(int fd)
@@ -92,174 +81,6 @@ void hws__sockets_close_on_exec(int fd)
     if (flags >= 0 && (flags & FD_CLOEXEC) == 0) {
         fcntl(fd, F_SETFD, flags | FD_CLOEXEC);
     }
-}
-
-static void keep_alive(const struct hws__watched *w, void *arg)
-{
-    int fd = w->fd;
-    const struct hws__silence *s = arg;
-    const int on = 1;
-
-    hws__sockets_close_on_exec(fd);
-    if (option(fd, SO_PROTOCOL) == IPPROTO_TCP && option(fd, SO_KEEPALIVE) == 0) {
-        s = on_one_host(fd) ? hws__silence_on_one_host(s) : s;
-        setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &s->idle_s, sizeof s->idle_s);
-        setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &s->interval_s, sizeof s->interval_s);
-        setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &s->probes, sizeof s->probes);
-        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    }
-}
-
-void hws__sockets_watch_peer(int efd, const struct hws__silence *s)
-{
-    struct hws__silence copy = *s;
-
-    hws__sockets_watched_below(efd, keep_alive, &copy);
-}
-
-/* A TCP connection, as the kernel sees it. */
-struct line {
-    struct tcp_info info;
-    int queued; /* bytes on their way */
-    bool one_host;
-};
-
-/* Whether fd is a connection that is looked at: with something on its way, or `expects`, or idle between hosts. */
-static bool get_line(int fd, const struct hws__silence *s, bool expects, struct line *l)
-{
-    socklen_t length = sizeof l->info;
-
-    memset(l, 0, sizeof *l);
-    if (option(fd, SO_PROTOCOL) != IPPROTO_TCP || ioctl(fd, SIOCOUTQ, &l->queued) != 0 ||
-        (l->queued == 0 && !expects && s->idle_ms == 0)) {
-        return false;
-    }
-    l->one_host = on_one_host(fd);
-    return (l->queued != 0 || expects || !l->one_host) &&
-           getsockopt(fd, IPPROTO_TCP, TCP_INFO, &l->info, &length) == 0 &&
-           (l->info.tcpi_state == TCP_ESTABLISHED || l->info.tcpi_state == TCP_CLOSE_WAIT);
-}
-
-static bool lost(const struct tcp_info *t, const struct hws__silence *s)
-{
-    if (t->tcpi_last_ack_recv < s->unheard_ms) {
-        return false;
-    }
-    if (t->tcpi_unacked == 0) {
-        return t->tcpi_probes > 2; /* the peer takes no more, and does not say so any more */
-    }
-    /* Sent again after 200 and 600 ms, on a quick network: not what was sent just now after a rest. */
-    return t->tcpi_retransmits > 2 || (t->tcpi_retransmits == 2 && t->tcpi_last_data_sent >= 400);
-}
-
-/* The kernel's own questions have no answer, for which it would wait longer itself. */
-static bool mute(const struct tcp_info *t, const struct hws__silence *s, uint32_t after_ms)
-{
-    return t->tcpi_probes >= s->questions && t->tcpi_last_ack_recv >= after_ms;
-}
-
-static bool silent(const struct line *l, const struct hws__silence *s, bool expects)
-{
-    if (l->queued != 0) {
-        return lost(&l->info, s);
-    }
-    return mute(&l->info, s, expects ? s->mute_ms : s->idle_ms);
-}
-
-/* By both measures where nothing can be cut. */
-static bool is_silent(const struct line *l, const struct hws__silence *s, bool expects)
-{
-    return silent(l, s, expects) &&
-           (!l->one_host || silent(l, hws__silence_on_one_host(s), expects));
-}
-
-struct looked {
-    const struct hws__silence *silence;
-    bool expects; /* something of the peer, though nothing may be on its way to it */
-    enum hws__sockets_next next;
-};
-
-static enum hws__sockets_next next_look(int fd, const struct line *l, const struct hws__silence *s)
-{
-    if (l->queued != 0) {
-        return HWS__LOOK_SOON;
-    }
-    if (l->one_host || s->idle_ms == 0) {
-        return HWS__LOOK_NEVER;
-    }
-    if (l->info.tcpi_probes == 0) {
-        return HWS__LOOK_IDLE;
-    }
-    /* The kernel asks once a second, and one lost packet is no lost peer: told anew of a time that has passed,
-     * it asks at once. */
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &s->idle_s, sizeof s->idle_s);
-    return HWS__LOOK_SOON;
-}
-
-static void end_if_lost(const struct hws__watched *w, void *arg)
-{
-    int fd = w->fd;
-    const struct linger at_once = {.l_onoff = 1};
-    struct looked *l = arg;
-    enum hws__sockets_next next;
-    struct line line;
-
-    if (!get_line(fd, l->silence, l->expects, &line)) {
-        return;
-    }
-    if (is_silent(&line, l->silence, l->expects)) {
-        setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-        shutdown(fd, SHUT_RDWR);
-        return;
-    }
-    next = next_look(fd, &line, l->silence);
-    l->next = next > l->next ? next : l->next;
-}
-
-enum hws__sockets_next hws__sockets_end_lost(int efd, const struct hws__silence *s, bool expects)
-{
-    struct looked l = {.silence = s, .expects = expects};
-
-    hws__sockets_watched_below(efd, end_if_lost, &l);
-    return l.next;
-}
-
-static void add_if_silent(const struct hws__watched *w, void *arg)
-{
-    int fd = w->fd;
-    struct pollfd room = {.fd = fd, .events = POLLOUT};
-    struct hws__hosts *hosts = arg;
-    struct sockaddr_storage peer;
-    socklen_t length = sizeof peer;
-    const struct hws__silence *s = &hws__silence_default;
-    struct line l;
-
-    /* Where there is room UCX keeps nothing back. */
-    if (hosts->n < HWS__HOSTS && get_line(fd, s, false, &l) && l.queued != 0 &&
-        is_silent(&l, s, false) && poll(&room, 1, 0) == 1 && (room.revents & POLLOUT) &&
-        getpeername(fd, (struct sockaddr *)&peer, &length) == 0 &&
-        !hws__sockets_has_host(hosts, &peer)) {
-        hws__address_host(&peer, hosts->text[hosts->n++], sizeof hosts->text[0]);
-    }
-}
-
-void hws__sockets_silent(int efd, struct hws__hosts *hosts)
-{
-    hosts->n = 0;
-    hws__sockets_watched_below(efd, add_if_silent, hosts);
-}
-
-bool hws__sockets_has_host(const struct hws__hosts *hosts, const struct sockaddr_storage *peer)
-{
-    char text[INET6_ADDRSTRLEN];
-
-    hws__address_host(peer, text, sizeof text);
-    for (uint32_t i = 0; i < hosts->n; i++) {
-        if (strcmp(hosts->text[i], text) == 0) {
-            return true;
-        }
-    }
-    return false;
 }
 
 uint64_t hws__sockets_inode(int fd)
@@ -325,7 +146,7 @@ uint16_t hws__sockets_listening(int fd)
     struct sockaddr_storage local;
     uint16_t port = local_port(fd, &local);
 
-    return port != 0 && option(fd, SO_ACCEPTCONN) == 1 ? port : 0;
+    return port != 0 && hws__sockets_option(fd, SO_ACCEPTCONN) == 1 ? port : 0;
 }
 
 bool hws__sockets_listens(int fd, uint16_t port)
@@ -350,7 +171,7 @@ static bool has_ends(int fd, void *arg)
         return false;
     }
     if (getpeername(fd, (struct sockaddr *)&a, &length) != 0) {
-        return ends->connecting && option(fd, SO_ACCEPTCONN) == 0;
+        return ends->connecting && hws__sockets_option(fd, SO_ACCEPTCONN) == 0;
     }
     return ends->peer != NULL && hws__address_same(&a, ends->peer);
 }

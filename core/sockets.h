@@ -4,7 +4,6 @@
 #ifndef HWS_CORE_SOCKETS_H
 #define HWS_CORE_SOCKETS_H
 
-#include "silence.h"
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,48 +23,13 @@ void hws__sockets_watched(int set, hws__watched_fn *fn, void *arg);
 void hws__sockets_watched_below(int efd, hws__watched_fn *fn, void *arg);
 
 /**
- * Have the system notice an idle peer that is lost: give the data sockets of a UCX worker keepalive
- * where UCX has set none: it does so at its own first look at a connection only, 20 s after the start.
- * Programs that this one starts do not inherit them from then on.
- * @param efd  the event descriptor of the UCX worker
- */
-void hws__sockets_watch_peer(int efd, const struct hws__silence *s);
-
-/** When the sockets must be looked at again. */
-enum hws__sockets_next {
-    HWS__LOOK_NEVER, /* the kernel watches them alone, or none is left */
-    HWS__LOOK_IDLE,  /* whether the kernel's keepalive is answered */
-    HWS__LOOK_SOON   /* something is on its way, or a question has no answer yet */
-};
-
-/**
- * Shut down those data sockets of a UCX worker whose peer has acknowledged nothing for too long of
- * what is on its way, or answers no question of keepalive, which is asked more often once one is without an answer.
- * A peer that takes nothing still acknowledges.
- * @param expects  the peer is to do something: those that do not answer are shut down sooner
- */
-enum hws__sockets_next hws__sockets_end_lost(int efd, const struct hws__silence *s, bool expects);
-
-/** Peers' addresses without ports; more than these are left out. */
-#define HWS__HOSTS 16
-struct hws__hosts {
-    uint32_t n;
-    char text[HWS__HOSTS][INET6_ADDRSTRLEN];
-};
-
-/**
- * The peers of those data sockets of a UCX worker that have acknowledged nothing for the default time, and to
- * which the kernel has everything that was sent.
- */
-void hws__sockets_silent(int efd, struct hws__hosts *hosts);
-bool hws__sockets_has_host(const struct hws__hosts *hosts, const struct sockaddr_storage *peer);
-
-/**
  * Keep one of UCX's sockets, which it opens without that flag, from programs that this one starts: with a copy in
  * another process the peer would not learn of this one's end, and a port would stay taken.
  */
 void hws__sockets_close_on_exec(int fd);
 
+/** An option of SOL_SOCKET; -1: it has none of that name. */
+int hws__sockets_option(int fd, int name);
 /** What a socket is, as long as it is open, whatever its number; 0: no socket. */
 uint64_t hws__sockets_inode(int fd);
 /** Call fn with each descriptor of this process until it returns true. Returns that one, or -1. */

@@ -6,6 +6,7 @@
 #include "job.h"
 #include "log.h"
 #include "progress.h"
+#include "served.h"
 #include "sockets.h"
 #include "ucx_loader.h"
 #include <stdlib.h>
@@ -34,26 +35,15 @@ static void look_free(struct look *k)
     free(k);
 }
 
-static bool is_endpoint(struct hws__worker *w, const struct sockaddr_storage *peer)
-{
-    for (struct hws__list *n = w->endpoints.next; n != &w->endpoints; n = n->next) {
-        struct hws__endpoint *ep = hws__container(n, struct hws__endpoint, link);
-
-        if (ep->server && hws__address_same(&ep->request_peer, peer)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* End those of a listener that were there in the look before and are nobody's. */
-static void end_silent(const struct look *k, struct hws__listener *l)
+static void end_silent(const struct look *k, const struct hws__served *served,
+                       struct hws__listener *l)
 {
     for (size_t i = 0; i < k->current.n; i++) {
         struct hws__connected *c = &k->current.at[i];
 
         if (c->port == l->port && hws__sockets_among(&k->seen, c) &&
-            !is_endpoint(k->worker, &c->peer)) {
+            !hws__served_has(served, &c->peer)) {
             hws__log(HWS_LOG_INFO, "listener %s:%u: a silent connection is ended", l->address,
                      (unsigned)l->port);
             l->strangers++;
@@ -80,7 +70,8 @@ static void judge(struct hws__worker *w, void *arg)
 {
     struct look *k = arg;
     struct hws__connections swap = k->seen;
-    bool needed = false;
+    struct hws__served served;
+    bool listed = hws__served_list(&served, w), needed = false;
 
     atomic_fetch_sub(&w->jobs, 1);
     for (struct hws__list *n = w->listeners.next; n != &w->listeners; n = n->next) {
@@ -88,9 +79,12 @@ static void judge(struct hws__worker *w, void *arg)
 
         if (l->hello_timeout == k->timeout) {
             needed = true;
-            end_silent(k, l);
+            if (listed) {
+                end_silent(k, &served, l);
+            }
         }
     }
+    hws__served_free(&served);
     if (!needed) {
         look_free(k);
         return;
@@ -127,9 +121,16 @@ void hws__strangers_watch(struct hws__listener *l)
     order(k);
 }
 
+/** Whose connections are none of a listener's. */
+struct ending {
+    const struct hws__listener *listener;
+    struct hws__served served;
+};
+
 static bool end_stranger(int fd, void *arg)
 {
-    const struct hws__listener *l = arg;
+    const struct ending *e = arg;
+    const struct hws__listener *l = e->listener;
     struct sockaddr_storage local, peer;
     socklen_t length = sizeof peer;
     char host[sizeof l->address];
@@ -140,7 +141,7 @@ static bool end_stranger(int fd, void *arg)
     }
     hws__address_host(&local, host, sizeof host);
     if ((strcmp(l->address, "0.0.0.0") == 0 || strcmp(host, l->address) == 0) &&
-        !is_endpoint(l->worker, &peer)) {
+        !hws__served_has(&e->served, &peer)) {
         hws__cm_drop(fd);
     }
     return false;
@@ -148,6 +149,11 @@ static bool end_stranger(int fd, void *arg)
 
 void hws__strangers_end(struct hws__listener *l)
 {
-    hws__sockets_each(end_stranger, l);
+    struct ending e = {.listener = l};
+
+    if (hws__served_list(&e.served, l->worker)) {
+        hws__sockets_each(end_stranger, &e);
+    }
+    hws__served_free(&e.served);
     hws__uworker_progress(l->worker->main);
 }

@@ -143,6 +143,7 @@ static void close_ucx(struct hws__uworker *u)
     hws__raw_free(u);
     hws__pairings_free(&u->pairings);
     free(u->eps);
+    hws__data_sockets_free(&u->sockets);
 }
 
 void hws__uworker_destroy(struct hws__uworker *u)

@@ -11,6 +11,7 @@
 
 #include "acceptor.h"
 #include "gate.h"
+#include "data_sockets.h"
 #include "half_made.h"
 #include "list.h"
 #include "pairing.h"
@@ -47,12 +48,13 @@ struct hws__uworker {
     int efd;
     bool shm; /* isolated: the data of its connection travels by shared memory */
     bool hot;
-    bool raw;              /* the peer is a plain UCX program */
-    bool unread;           /* raw: messages may have arrived that UCX still holds, see raw.h */
-    bool deaf;             /* the peer may be unable to wake it */
-    bool by_tcp;           /* connections of it travel by TCP, see lost.h */
-    bool keep_alive;       /* it has connections for hws__sockets_watch_peer() */
-    uint64_t kept_alive;   /* when that last went through them */
+    bool raw;        /* the peer is a plain UCX program */
+    bool unread;     /* raw: messages may have arrived that UCX still holds, see raw.h */
+    bool deaf;       /* the peer may be unable to wake it */
+    bool by_tcp;     /* connections of it travel by TCP, see lost.h */
+    bool keep_alive; /* there are more of these than were listed */
+    struct hws__data_sockets sockets;
+    uint64_t kept_alive;   /* when they were listed */
     uint32_t pending;      /* requests of operations that it holds */
     uint32_t bundles_held; /* see bundle.h */
     uint32_t burying;      /* UCX endpoints that are being closed */
