@@ -5,6 +5,7 @@ import contextlib
 import gc
 import glob
 import multiprocessing
+import multiprocessing.forkserver
 import multiprocessing.resource_tracker
 import os
 import socket
@@ -48,6 +49,16 @@ def spawned(target, *args):
         here.close()
         process.kill()
         process.join(20)
+
+
+def fork_server():
+    """The server that workers are forked by has imported what each of them needs, and no UCX: that takes nearly all of
+    the 1.5 s of a processor which it costs to spawn one. Their environment is that of when this was called first, and
+    what `distributed.nanny.environ` holds."""
+    # `pytest` is what runs here: each process imports it as its own.
+    modules = ["distributed", "distributed.nanny", "dask.array", "pytest"]
+    multiprocessing.get_context("forkserver").set_forkserver_preload(modules)
+    multiprocessing.forkserver.ensure_running()
 
 
 async def until(condition, seconds=10.0):

@@ -23,8 +23,11 @@ pytestmark = [pytest.mark.filterwarnings("default")]
 def tls(request, monkeypatch):
     if request.param is not None:
         monkeypatch.setenv("UCX_TLS", request.param)
-    yield request.param
-    _workers._close_all()
+        # With nothing configured the workers are started as Dask does by itself.
+        request.getfixturevalue("forked")
+    with dask.config.set({"distributed.nanny.environ.UCX_TLS": request.param} if request.param else {}):
+        yield request.param
+        _workers._close_all()
 
 
 @pytest.fixture(autouse=True)
@@ -58,6 +61,7 @@ def test_local_cluster_computes(tls, processes):
         assert c.scheduler_address.startswith("ucx://")
         assert isinstance(client.scheduler_comm.comm, HawserComm)
         check_transpose_sum()
+        assert set(client.run(os.getenv, "UCX_TLS").values()) == {os.getenv("UCX_TLS")}
         workers = list(client.scheduler_info()["workers"])
         assert all(address.startswith("ucx://") for address in workers)
 

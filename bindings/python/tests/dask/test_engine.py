@@ -21,7 +21,7 @@ from hawser.dask import _workers
 
 PATIENCE = 60.0
 
-pytestmark = [pytest.mark.filterwarnings("default")]
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("forked")]
 
 
 @pytest.fixture(autouse=True)

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.filterwarnings("default")]
 
 
 @pytest.fixture(autouse=True)
-def leaks(request):
+def leaks(request, forked):
     loop = request.getfixturevalue("event_loop") if inspect.iscoroutinefunction(request.function) else None
     with nothing_left(loop):
         yield

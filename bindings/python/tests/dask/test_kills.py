@@ -22,7 +22,7 @@ from distributed.shuffle._exceptions import P2PConsistencyError
 KILLS = 200 if os.environ.get("HAWSER_SOAK") else 6
 WORKERS = 3
 
-pytestmark = [pytest.mark.filterwarnings("default")]
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("forked")]
 
 
 def slow(block):

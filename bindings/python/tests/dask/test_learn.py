@@ -14,7 +14,7 @@ import hawser.dask
 from hawser.dask import _report, _transfers, _workers
 from hawser.dask._learn import PairBandwidths
 
-pytestmark = [pytest.mark.filterwarnings("default")]
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("forked")]
 
 
 @pytest.fixture(autouse=True)
