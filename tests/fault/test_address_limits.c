@@ -2,6 +2,8 @@
  * A process whose address was handed out has no descriptor left: who dials it is told by the deadline, goes on, and
  * gets through once there is room, or hears that the socket is lost. UCX would accept on a thread of its own until
  * accept() fails, reset who came by then, and end the process that dialled. TIMEOUT: 120
+ *
+ * SHARED
  */
 #include "support/cases.h"
 #include "support/pair.h"

@@ -1,6 +1,8 @@
 /*
  * The limits of the process: with few descriptors, or little address space, left, every call says by
  * its code what it could not do, what is open goes on, and all works again once there is room.
+ *
+ * SHARED
  * TIMEOUT: 300
  */
 #include "support/cases.h"

@@ -7,6 +7,7 @@
  * Only the library's own calls are intercepted (by the linker): UCX's are left alone.
  *
  * INTERNAL
+ * SHARED
  * TIMEOUT: 300
  * WRAP: malloc calloc realloc aligned_alloc strdup
  * WITH: failing.c

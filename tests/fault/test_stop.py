@@ -1,6 +1,7 @@
 """A peer that lives but does nothing (SIGSTOP): deadlines hold, closing is bounded, and after SIGCONT
 everything that was not given up goes on.
 
+SHARED
 TIMEOUT: 180
 """
 

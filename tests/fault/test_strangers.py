@@ -2,6 +2,7 @@
 
 The listener goes on serving, counts what it can see, and keeps no descriptor of any of it.
 
+SHARED
 TIMEOUT: 180
 """
 

@@ -1,5 +1,6 @@
 """`hawser perf` ends when its peer does, and no command says that all went well when its output was lost."""
 
+# SHARED
 # TIMEOUT: 240
 
 from __future__ import annotations
