@@ -135,6 +135,7 @@ def facts():
     return sorted(os.sched_getaffinity(0)), os.environ.get("UCX_NET_DEVICES"), "wave" in sys.modules
 
 
+@pytest.mark.usefixtures("forked")
 def test_each_worker_has_cpus_and_devices_of_its_own(monkeypatch):
     monkeypatch.delenv("UCX_NET_DEVICES", raising=False)
     options = {"dashboard_address": ":0", "pre_import": "wave", "ucx_net_devices": lambda i: ["lo", "all"][i]}
@@ -151,6 +152,7 @@ def test_each_worker_has_cpus_and_devices_of_its_own(monkeypatch):
         assert client.submit(sum, [1, 2], pure=False).result(timeout=60) == 3
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_cluster_changes_its_size_during_a_job():
     def slow(i):
         time.sleep(0.1)

@@ -9,7 +9,7 @@ from distributed import Client, Nanny, Scheduler, Worker
 
 from hawser.dask import _workers
 
-pytestmark = [pytest.mark.filterwarnings("default")]
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("forked")]
 
 
 @pytest.fixture(autouse=True)
