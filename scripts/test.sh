@@ -11,16 +11,17 @@ failed=()
 
 say() { printf '\n== %s\n' "$*"; }
 
-# phase PRESET NAME CTEST-ARGUMENT...: configure, build, run a choice of the tests.
+# phase PRESET NAME TARGETS CTEST-ARGUMENT...: configure, build, run a choice of the tests.
 phase() {
-    local preset=$1 name=$2 rc
-    shift 2
+    local preset=$1 name=$2 targets rc
+    read -ra targets <<<"$3"
+    shift 3
     say "$name"
     if ! { cmake --preset "$preset" >build/reports/"$name".configure.log 2>&1 || { cat build/reports/"$name".configure.log; false; }; }; then
         failed+=("$name (configure)")
         return
     fi
-    if ! cmake --build --preset "$preset" -j "$jobs"; then
+    if ! cmake --build --preset "$preset" -j "$jobs" --target "${targets[@]}"; then
         failed+=("$name (build)")
         return
     fi
@@ -38,21 +39,21 @@ mkdir -p "$reports"
 
 case $mode in
     quick)
-        phase release release -LE soak
-        phase asan asan -L '^(unit|loopback|abi|fuzz)$' -LE soak
-        phase tsan tsan -L '^loopback$' -LE soak
+        phase release release all -LE soak
+        phase asan asan 'tests_unit tests_loopback tests_abi tests_fuzz' -L '^(unit|loopback|abi|fuzz)$' -LE soak
+        phase tsan tsan tests_loopback -L '^loopback$' -LE soak
         ;;
     all)
         export HAWSER_TEST_ALL=1
-        phase release release -LE soak
-        phase clang-release clang-release -LE 'soak|lint|header'
+        phase release release all -LE soak
+        phase clang-release clang-release all -LE 'soak|lint|header'
         for preset in asan tsan clang-asan clang-tsan; do
-            phase $preset $preset -LE soak
+            phase $preset $preset all -LE soak
         done
-        phase release soak -C Soak -L '^soak$'
+        phase release soak all -C Soak -L '^soak$'
         ;;
     soak)
-        phase release soak -C Soak -L '^soak$'
+        phase release soak all -C Soak -L '^soak$'
         ;;
     *)
         echo "usage: scripts/test.sh [quick|all|soak]" >&2
