@@ -255,6 +255,18 @@ def test_options_of_the_worker_that_cannot_be(options, said):
     assert said in " ".join(result.output.split()), result.output
 
 
+def test_no_pid_file_stays(tmp_path):
+    """Neither of a program that its options end, nor is it an error that somebody has removed it."""
+    pid_file = tmp_path / "pid"
+    options = ["ucx://127.0.0.1:1", "--pid-file", str(pid_file), "--resources", "GPU"]
+    result = CliRunner().invoke(_cli.worker, options)
+    assert result.exit_code == 2 and "'GPU' is not NAME=NUMBER" in result.output, result.output
+    assert not pid_file.exists()
+    with _cli._pid_file(str(pid_file)):
+        assert int(pid_file.read_text()) == os.getpid()
+        pid_file.unlink()
+
+
 def test_programs_say_what_is_wrong():
     def run(*args):
         done = subprocess.run([sys.executable, "-m", "hawser.dask", *args], capture_output=True, text=True, timeout=90)

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -205,6 +206,21 @@ async def _serve(nannies: list[Nanny], say: bool) -> None:
     await asyncio.gather(*(nanny.finished() for nanny in nannies))
 
 
+@contextlib.contextmanager
+def _pid_file(path: str | None) -> Iterator[None]:
+    """A file with the number of this process, for as long as it works."""
+    if not path:
+        yield
+        return
+    with open(path, "w", encoding="ascii") as file:
+        file.write(str(os.getpid()))
+    try:
+        yield
+    finally:
+        with contextlib.suppress(FileNotFoundError):  # whoever asked for it may remove it, too
+            os.unlink(path)
+
+
 async def _run(o: dict[str, Any]) -> None:
     if not o["scheduler"] and not o["scheduler_file"]:
         raise click.UsageError("name the scheduler, or give --scheduler-file")
@@ -213,12 +229,13 @@ async def _run(o: dict[str, Any]) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     if o["until_eof"]:
         asyncio.get_running_loop().add_reader(sys.stdin, _read_until_eof, stop)
-    if o["pid_file"]:
-        with open(o["pid_file"], "w", encoding="ascii") as file:
-            file.write(str(os.getpid()))
-    nannies = _nannies(o)
+    with _pid_file(o["pid_file"]):
+        await _serve_until(stop, _nannies(o), o["until_eof"])
+
+
+async def _serve_until(stop: asyncio.Event, nannies: list[Nanny], say: bool) -> None:
     try:
-        serving: asyncio.Future[Any] = asyncio.ensure_future(_serve(nannies, o["until_eof"]))
+        serving: asyncio.Future[Any] = asyncio.ensure_future(_serve(nannies, say))
         stopped: asyncio.Future[Any] = asyncio.ensure_future(stop.wait())
         # Also while they start: the scheduler that they look for may never come.
         await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
@@ -233,8 +250,6 @@ async def _run(o: dict[str, Any]) -> None:
         closing = asyncio.gather(*(nanny.close(timeout=5) for nanny in nannies), return_exceptions=True)
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(closing, 10)
-        if o["pid_file"]:
-            os.unlink(o["pid_file"])
 
 
 def settings(dask_worker: Any) -> dict[str, Any]:
