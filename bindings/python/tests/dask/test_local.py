@@ -247,6 +247,10 @@ def test_a_worker_listens_where_it_is_told(tmp_path, contact):
         ("--worker-class os.Worker", "--worker-class: module 'os' has no attribute 'Worker'"),
         ("--nthreads 0", "--nthreads"),
         ("--multiprocessing-method fork", "UCX does not survive a fork"),
+        ("--death-timeout soon", "--death-timeout: 'soon' is not a time"),
+        ("--preload nosuch", "--preload: No module named 'nosuch'"),
+        ("--interface nosuch", "'nosuch' is not a valid network interface"),
+        ("--protocol nosuch", "unknown address scheme 'nosuch'"),
     ],
 )
 def test_options_of_the_worker_that_cannot_be(options, said):

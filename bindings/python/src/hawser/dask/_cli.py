@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 import dask
+from dask.utils import parse_timedelta
 from distributed import Client, Nanny
 from distributed.comm.addressing import get_address_host_port
 from distributed.preloading import validate_preload_argv
@@ -103,15 +104,39 @@ def _options(function: Any) -> Any:
     return function
 
 
+def _preload_argv(context: Any, parameter: Any, value: Any) -> Any:
+    try:
+        return validate_preload_argv(context, parameter, value)
+    except ImportError as e:
+        raise click.BadParameter(str(e), param_hint="--preload") from e
+
+
 @main.command(name="worker", context_settings={"ignore_unknown_options": True})
 @_options
-@click.argument("preload_argv", nargs=-1, type=click.UNPROCESSED, callback=validate_preload_argv)
+@click.argument("preload_argv", nargs=-1, type=click.UNPROCESSED, callback=_preload_argv)
 def worker(**options: Any) -> None:
     """Start the workers of this machine for the scheduler at SCHEDULER."""
     try:
         asyncio.run(_run(options))
     except (RuntimeError, ValueError, OSError) as e:
-        raise click.ClickException(str(e)) from e
+        raise click.ClickException(_with_causes(e)) from e
+
+
+def _with_causes(error: BaseException) -> str:
+    """What an error says and what it comes from: Dask's own says only that a nanny failed to start."""
+    texts = []
+    cause: BaseException | None = error
+    while cause is not None:
+        texts += [str(cause)] if str(cause) else []
+        cause = cause.__cause__
+    return " ".join(texts)
+
+
+def _seconds(text: str | None) -> float | None:
+    try:
+        return None if text is None else parse_timedelta(text)
+    except (LookupError, ValueError):
+        raise click.BadParameter(f"{text!r} is not a time, as 30s", param_hint="--death-timeout") from None
 
 
 def _resources(text: str) -> dict[str, float]:
@@ -183,7 +208,7 @@ def _nannies(o: dict[str, Any]) -> list[Nanny]:
             local_directory=o["local_directory"],
             preload=o["preload"],
             preload_argv=o["preload_argv"],
-            death_timeout=o["death_timeout"],
+            death_timeout=_seconds(o["death_timeout"]),
             security=security,
             **device_store(gpu, limit or 0, o["local_directory"]),
             **common,
