@@ -234,6 +234,20 @@ def test_a_worker_listens_where_it_is_told(tmp_path, contact):
             assert client.submit(sum, [1, 2]).result(timeout=60) == 3
 
 
+@pytest.mark.parametrize("place", ["127.0.0.1:0", "0.0.0.0:0"])
+def test_a_worker_is_reached_where_it_listens(tmp_path, place):
+    """Not at what it was told: that is no port, or no host, that others can connect to."""
+    file = tmp_path / "scheduler.json"
+    scheduler = ["distributed.cli.dask_scheduler", "--protocol", "ucx", "--port", "0", "--no-dashboard"]
+    worker = ["hawser.dask", "worker", "--scheduler-file", file, "--n-workers", "1", "--no-dashboard"]
+    with program(*scheduler, "--scheduler-file", file), program(*worker, "--listen-address", f"ucx://{place}"):
+        with Client(scheduler_file=str(file), timeout=60) as client:
+            client.wait_for_workers(1, timeout=90)
+            (address,) = client.scheduler_info()["workers"]
+            assert not address.startswith("ucx://0.0.0.0") and not address.endswith(":0")
+            assert client.submit(sum, [1, 2]).result(timeout=60) == 3
+
+
 @pytest.mark.parametrize(
     "options, said",
     [

@@ -55,7 +55,7 @@ _WORKER = [
         "--listen-address",
         help="Where the one worker listens, as ucx://0.0.0.0:9000, instead of --host and --worker-port",
     ),
-    click.option("--contact-address", help="Where others reach it; default: --listen-address"),
+    click.option("--contact-address", help="Where others reach it; default: where it listens"),
     click.option("--protocol", default="ucx", show_default=True),
     click.option(
         "--nthreads",
@@ -164,7 +164,6 @@ def _place(o: dict[str, Any], count: int) -> dict[str, Any]:
         get_address_host_port(o["contact_address"], strict=True)
     place["host"] = f"[{host}]" if ":" in host else host
     place["worker_port"] = str(port)
-    place["contact_address"] = o["contact_address"] or o["listen_address"]
     return place
 
 
