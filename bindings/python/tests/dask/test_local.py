@@ -265,6 +265,7 @@ def test_a_worker_is_reached_where_it_listens(tmp_path, place):
         ("--preload nosuch", "--preload: No module named 'nosuch'"),
         ("--interface nosuch", "'nosuch' is not a valid network interface"),
         ("--protocol nosuch", "unknown address scheme 'nosuch'"),
+        (f"--protocol tls --tls-ca-file {__file__} --tls-cert {__file__} --tls-key {__file__}", "(_ssl.c:"),
     ],
 )
 def test_options_of_the_worker_that_cannot_be(options, said):

@@ -192,7 +192,8 @@ def _nannies(o: dict[str, Any]) -> list[Nanny]:
     common = _place(o, count)
     if o["worker_class"]:
         common["worker_class"] = _class(o["worker_class"])
-    security = Security(**{k: o[k] for k in ("tls_ca_file", "tls_cert", "tls_key") if o[k]})
+    tls = {"tls_ca_file": o["tls_ca_file"], "tls_worker_cert": o["tls_cert"], "tls_worker_key": o["tls_key"]}
+    security = Security(**{key: value for key, value in tls.items() if value})
     return [
         Nanny(
             o["scheduler"],
