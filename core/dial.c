@@ -204,6 +204,8 @@ static int32_t meaning(const struct hws__endpoint *ep, int32_t status, bool by_t
     case HWS_E_IO:
     case HWS_E_CONNECTION_RESET: /* also UCX's word for a refusal that it meets while it sends */
         return ep->answered ? HWS_E_CONNECTION_RESET : unanswered(ep);
+    case HWS_E_TOO_BIG: /* more events than UCX_ASYNC_MAX_EVENTS */
+        return HWS_E_NO_RESOURCE;
     default:
         return status;
     }

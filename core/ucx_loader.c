@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "error.h"
@@ -21,6 +22,26 @@ static int loaded;
 static int log_level_ours; /* the user has not set UCX_LOG_LEVEL */
 
 /* ---- the environment that UCX reads when it is opened ---- */
+
+/* UCX 1.13 counts a worker's connections among its events and takes 1024 of these; room for one costs each UCX worker
+ * 8 bytes. There can be no more connections than descriptors. */
+static void prepare_events(void)
+{
+    enum { UCX_OWN = 1024, MOST = 16384 };
+    struct rlimit limit;
+    unsigned events = UCX_OWN;
+    char text[16];
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        while (events < limit.rlim_cur && events < MOST) {
+            events *= 2;
+        }
+    }
+    if (events > UCX_OWN) {
+        snprintf(text, sizeof(text), "%u", events);
+        setenv("UCX_ASYNC_MAX_EVENTS", text, 0);
+    }
+}
 
 /* UCX parses these in its constructors, so no call can set them later. A variable the user has set
  * is left alone: `setenv(.., 0)`. */
@@ -51,6 +72,7 @@ static void prepare_environment(void)
     log_level_ours |= getenv("UCX_LOG_LEVEL") == NULL;
     for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)
         setenv(variables[i].name, variables[i].value, 0);
+    prepare_events();
     /* The memory hooks' own log knows no handler and writes to stderr. */
     setenv("UCX_MEM_LOG_LEVEL", hws__log_level_now() >= HWS_LOG_WARN ? "warn" : "fatal", 0);
     /* The hooks patch mmap and its like in the whole process, which costs 1.22 0.4 s at the start.

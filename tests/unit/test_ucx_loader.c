@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -233,6 +234,41 @@ Test(ucx_loader, variables_of_the_user_stay, .init = find_copies)
     cr_assert_str_eq(getenv("UCX_VFS_ENABLE"), "n");
 }
 
+/* So many files may be open from now on; 0: not here. */
+static int allow_files(rlim_t count)
+{
+    struct rlimit limit;
+
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = count;
+    return count <= limit.rlim_max && setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
+/* UCX's room for events with so many files; null: UCX's own. */
+static const char *events_with(rlim_t files)
+{
+    unsetenv("UCX_ASYNC_MAX_EVENTS");
+    if (!allow_files(files))
+        cr_skip_test("the limit of open files is lower");
+    cr_assert_eq(hws__ucx_load(NULL), 0, "%s", error_text());
+    return getenv("UCX_ASYNC_MAX_EVENTS");
+}
+
+Test(ucx_loader, few_files_need_no_more_events, .init = find_copies)
+{
+    cr_assert_null(events_with(1024));
+}
+
+Test(ucx_loader, events_follow_the_limit_of_files, .init = find_copies)
+{
+    cr_assert_str_eq(events_with(5000), "8192");
+}
+
+Test(ucx_loader, events_have_an_end, .init = find_copies)
+{
+    cr_assert_str_eq(events_with(20000), "16384");
+}
+
 static void forget_variables_of_ucx(void)
 {
     char name[128];
@@ -254,6 +290,8 @@ Test(ucx_loader, every_variable_that_is_set_is_in_the_guide, .init = find_copies
     if (guide == NULL)
         cr_skip_test("run by ctest, which tells where the sources are");
     forget_variables_of_ucx();
+    if (!allow_files(16384))
+        allow_files(1024);
     cr_assert_eq(hws__ucx_load(NULL), 0, "%s", error_text());
     for (size_t i = 0; environ[i] != NULL; i++) {
         const int name = (int)strcspn(environ[i], "=");
