@@ -53,7 +53,8 @@ static PyObject *worker_address(PyObject *self, PyObject *args)
 /** blob_pack(worker, flags, ((key, bytes), ...)) -> bytes */
 static PyObject *blob_pack(PyObject *self, PyObject *args)
 {
-    unsigned long long worker, key;
+    unsigned long long worker;
+    uint64_t key;
     struct packing p = {.count = 0};
     hws_blob_item *items;
     PyObject *pairs, *blob;
@@ -70,10 +71,12 @@ static PyObject *blob_pack(PyObject *self, PyObject *args)
     p.worker = worker;
     p.items = items;
     for (p.count = 0; p.count < (uint32_t)n; p.count++) {
-        const char *data;
+        PyObject *bytes;
+        char *data;
 
-        if (!PyArg_ParseTuple(PyTuple_GetItem(pairs, (Py_ssize_t)p.count), "Ky#:item", &key, &data,
-                              &length)) {
+        if (parse(PyTuple_GetItem(pairs, (Py_ssize_t)p.count), "items:n items:o", &key, &bytes) <
+                0 ||
+            PyBytes_AsStringAndSize(bytes, &data, &length) < 0) {
             free(items);
             return NULL;
         }
@@ -126,11 +129,11 @@ static PyObject *blob_item(PyObject *self, PyObject *args)
 /** connect_address(worker, address, flags, close_timeout_ns, timeout_ns) -> (id, op) */
 static PyObject *connect_address(PyObject *self, PyObject *args)
 {
-    unsigned long long closing, timeout;
     hws_endpoint_opts e = {.struct_size = sizeof e};
-    const char *address;
+    PyObject *bytes, *op;
     Py_ssize_t length;
-    PyObject *worker, *op;
+    uint64_t timeout;
+    char *address;
     struct op *connecting;
     hws_op_opts o;
     struct core *c;
@@ -138,12 +141,12 @@ static PyObject *connect_address(PyObject *self, PyObject *args)
     int32_t r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "Oy#IO&K:connect_address", &worker, &address, &length, &e.flags,
-                          to_number, &closing, &timeout) ||
-        (c = core_of(worker)) == NULL || (connecting = op_new(c, RESULT_ID)) == NULL) {
+    if (parse(args, "worker:w address:o flags:u close_timeout:n timeout:n", &c, &bytes, &e.flags,
+              &e.close_timeout_ns, &timeout) < 0 ||
+        PyBytes_AsStringAndSize(bytes, &address, &length) < 0 ||
+        (connecting = op_new(c, RESULT_ID)) == NULL) {
         return NULL;
     }
-    e.close_timeout_ns = closing;
     e.sink = (hws_sink){.callback = core_event, .callback_arg = c};
     op_options(connecting, timeout, 0, 0, &o);
     Py_INCREF((PyObject *)connecting); /* another thread may tell its end before this one goes on */

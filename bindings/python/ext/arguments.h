@@ -32,9 +32,9 @@ static inline int arguments(struct signature *s, PyObject *const *args, Py_ssize
 }
 
 /** A number, which keeps its value if none was given. */
-static inline int argument_number(PyObject *o, uint64_t *out)
+static inline int argument_number(PyObject *o, uint64_t *out, const char *name)
 {
-    return o == NULL || o == Py_None ? 0 : to_u64(o, out);
+    return o == NULL || o == Py_None || to_u64(o, out) == 0 ? 0 : argument_wrong(name);
 }
 
 /** Set the flag if the argument is true. */

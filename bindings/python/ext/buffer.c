@@ -104,7 +104,11 @@ static PyObject *buffer_fetch(PyObject *self, PyObject *args, PyObject *kwargs)
     int32_t r;
 
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:fetch", names, &into, &seconds) ||
-        to_timeout(seconds, &timeout) < 0 || memory_get(into, true, &m) < 0) {
+        to_timeout(seconds, &timeout) < 0) {
+        return NULL;
+    }
+    if (memory_get(into, true, &m) < 0) {
+        argument_wrong("buffer");
         return NULL;
     }
     if ((op = op_new(b->core, RESULT_KEEP)) == NULL) {

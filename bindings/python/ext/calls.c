@@ -16,22 +16,19 @@ PyObject *result_id(int32_t r, hws_id id)
 /* context_open(features, flags, name, ucx, (key, value, ...), psk, isolated_max) */
 static PyObject *context_open(PyObject *self, PyObject *args)
 {
-    unsigned long long features;
-    unsigned flags, isolated_max;
-    const char *name, *ucx, *psk;
     const char **config;
-    Py_ssize_t psk_length, n;
-    PyObject *pairs;
+    char *psk = NULL;
+    Py_ssize_t psk_length = 0, n;
+    PyObject *pairs, *key;
     hws_context_opts o = {.struct_size = sizeof o};
     hws_id id = 0;
     int32_t r = 0;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "KIzzOz#O&:context_open", &features, &flags, &name, &ucx, &pairs,
-                          &psk, &psk_length, to_count, &isolated_max)) {
-        return NULL;
-    }
-    if ((n = PyTuple_Size(pairs)) < 0) {
+    if (parse(args, "features:n flags:u name:z ucx:z config:o psk:o isolated_max:u", &o.features,
+              &o.flags, &o.name, &o.ucx, &pairs, &key, &o.isolated_max) < 0 ||
+        (key != Py_None && PyBytes_AsStringAndSize(key, &psk, &psk_length) < 0) ||
+        (n = PyTuple_Size(pairs)) < 0) {
         return NULL;
     }
     if ((config = calloc((size_t)n + 1, sizeof *config)) == NULL) {
@@ -43,14 +40,9 @@ static PyObject *context_open(PyObject *self, PyObject *args)
             return NULL;
         }
     }
-    o.flags = flags;
-    o.features = features;
-    o.name = name;
-    o.ucx = ucx;
     o.config = config;
     o.psk = psk;
     o.psk_length = (uint64_t)psk_length;
-    o.isolated_max = isolated_max;
     UNLOCKED(r = hws_context_open(&o, &id));
     free(config);
     return result_id(r, id);
@@ -99,45 +91,21 @@ static PyObject *close_wait(PyObject *self, PyObject *args)
     return checked(r);
 }
 
-/* A converter of PyArg_ParseTuple, whose own format for such numbers drops the bits that do not fit. */
-static int to_port(PyObject *o, void *out)
-{
-    int overflow;
-    long port = PyLong_AsLongAndOverflow(o, &overflow);
-
-    if (port == -1 && PyErr_Occurred()) {
-        return 0;
-    }
-    if (port < 0 || port > UINT16_MAX) {
-        raise_code(HWS_E_INVALID, "a port is a number from 0 to 65535");
-        return 0;
-    }
-    *(unsigned short *)out = (unsigned short)port;
-    return 1;
-}
-
 /* listen(worker, host, port, flags, hello_timeout_ns, close_timeout_ns) */
 static PyObject *listen_at(PyObject *self, PyObject *args)
 {
-    unsigned long long hello, closing;
     hws_listener_opts o = {.struct_size = sizeof o};
-    unsigned short port;
     const char *host;
-    PyObject *worker;
     struct core *c;
-    unsigned flags;
+    uint16_t port;
     hws_id id = 0;
     int32_t r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "OzO&IO&O&:listen", &worker, &host, to_port, &port, &flags,
-                          to_number, &hello, to_number, &closing) ||
-        (c = core_of(worker)) == NULL) {
+    if (parse(args, "worker:w host:z port:h flags:u hello_timeout:n close_timeout:n", &c, &host,
+              &port, &o.flags, &o.hello_timeout_ns, &o.close_timeout_ns) < 0) {
         return NULL;
     }
-    o.flags = flags;
-    o.hello_timeout_ns = hello;
-    o.close_timeout_ns = closing;
     o.sink = (hws_sink){.callback = core_event, .callback_arg = c};
     o.endpoint_sink = o.sink;
     UNLOCKED(r = hws_listen(c->id, host, port, &o, &id));
@@ -147,27 +115,23 @@ static PyObject *listen_at(PyObject *self, PyObject *args)
 /* connect(worker, host, port, flags, close_timeout_ns, local_address, timeout_ns) -> (id, op) */
 static PyObject *connect_to(PyObject *self, PyObject *args)
 {
-    unsigned long long closing, timeout;
     hws_endpoint_opts e = {.struct_size = sizeof e};
-    const char *host, *local;
-    unsigned short port;
-    hws_op_opts o;
-    PyObject *worker, *op;
     struct op *connecting;
+    uint64_t timeout;
+    const char *host;
     struct core *c;
-    unsigned flags;
+    hws_op_opts o;
+    uint16_t port;
+    PyObject *op;
     hws_id id = 0;
     int32_t r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "OsO&IO&zK:connect", &worker, &host, to_port, &port, &flags,
-                          to_number, &closing, &local, &timeout) ||
-        (c = core_of(worker)) == NULL || (connecting = op_new(c, RESULT_ID)) == NULL) {
+    if (parse(args, "worker:w host:s port:h flags:u close_timeout:n local_address:z timeout:n", &c,
+              &host, &port, &e.flags, &e.close_timeout_ns, &e.local_address, &timeout) < 0 ||
+        (connecting = op_new(c, RESULT_ID)) == NULL) {
         return NULL;
     }
-    e.flags = flags;
-    e.close_timeout_ns = closing;
-    e.local_address = local;
     e.sink = (hws_sink){.callback = core_event, .callback_arg = c};
     op_options(connecting, timeout, 0, 0, &o);
     Py_INCREF((PyObject *)connecting); /* another thread may tell its end before this one goes on */
@@ -184,18 +148,15 @@ static PyObject *connect_to(PyObject *self, PyObject *args)
 static PyObject *am_handler(PyObject *self, PyObject *args)
 {
     hws_am_opts o = {.struct_size = sizeof o};
-    Py_ssize_t am_id;
-    PyObject *worker;
     struct core *c;
-    unsigned flags;
+    Py_ssize_t am_id;
     int on;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "OnIp:am_handler", &worker, &am_id, &flags, &on) ||
-        (c = core_of(worker)) == NULL) {
+    if (parse(args, "worker:w id:i flags:u on:p", &c, &am_id, &o.flags, &on) < 0) {
         return NULL;
     }
-    o.flags = flags | HWS_AM_HOLD; /* until a handler or recv_am() has it: core.c, _worker.py */
+    o.flags |= HWS_AM_HOLD; /* until a handler or recv_am() has it: core.c, _worker.py */
     if (on) {
         o.sink = (hws_sink){.callback = core_event, .callback_arg = c};
     }
@@ -207,14 +168,13 @@ static PyObject *am_handler(PyObject *self, PyObject *args)
 static PyObject *buffer_alloc(PyObject *self, PyObject *args)
 {
     Py_ssize_t length;
-    PyObject *worker;
     struct core *c;
     void *data = NULL;
     hws_id id = 0;
     int32_t r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "On:buffer", &worker, &length) || (c = core_of(worker)) == NULL) {
+    if (parse(args, "worker:w length:i", &c, &length) < 0) {
         return NULL;
     }
     if (length < 0) {

@@ -42,7 +42,7 @@ static inline bool send_usual(struct endpoint *e, PyObject *const *args, Py_ssiz
         return false;
     }
     *out = NULL;
-    if ((n == 2 && argument_number(args[1], &tag) < 0) || (op = spare_of(c)) == NULL) {
+    if ((n == 2 && argument_number(args[1], &tag, "tag") < 0) || (op = spare_of(c)) == NULL) {
         return true;
     }
     r = hws_tag_send(e->id, data, length, tag, &c->sending, &op->id);
@@ -74,7 +74,7 @@ PyObject *endpoint_send(PyObject *self, PyObject *const *args, Py_ssize_t n, PyO
         return sent;
     }
     if (e == NULL || arguments(&signature, args, n, kwnames, a) < 0 ||
-        argument_number(a[1], &tag) < 0 || argument_flag(a[3], 1, &sync) < 0 ||
+        argument_number(a[1], &tag, "tag") < 0 || argument_flag(a[3], 1, &sync) < 0 ||
         posting_prepare(&p, e->core, a[0], false, RESULT_NONE, a[2], HWS_OP_INLINE) < 0 ||
         posting_stream(&p, a[4]) < 0) {
         return NULL;
@@ -94,7 +94,7 @@ static PyObject *receive(struct core *c, hws_id source, PyObject *const *a)
     hws_event done;
     int32_t r;
 
-    if (argument_number(a[1], &tag) < 0 || argument_number(a[2], &mask) < 0 ||
+    if (argument_number(a[1], &tag, "tag") < 0 || argument_number(a[2], &mask, "mask") < 0 ||
         posting_prepare(&p, c, a[0], true, RESULT_LENGTH, a[3], HWS_OP_INLINE) < 0) {
         return NULL;
     }
@@ -145,19 +145,16 @@ static PyObject *worker_recv(PyObject *self, PyObject *const *args, Py_ssize_t n
  * the message's id. */
 static PyObject *take(PyObject *self, PyObject *args)
 {
-    unsigned long long source, tag, mask;
-    PyObject *worker, *timeout;
+    uint64_t source, tag, mask, ns;
     hws_op_opts o;
     struct core *c;
     struct op *op;
     hws_event done;
-    uint64_t ns;
     int32_t r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "OKO&O&O:take", &worker, &source, to_number, &tag, to_number, &mask,
-                          &timeout) ||
-        (c = core_of(worker)) == NULL || to_timeout(timeout, &ns) < 0 ||
+    if (parse(args, "worker:w source:n tag:n mask:n timeout:t", &c, &source, &tag, &mask, &ns) <
+            0 ||
         (op = op_new(c, RESULT_MESSAGE)) == NULL) {
         return NULL;
     }
@@ -175,14 +172,13 @@ static PyObject *take(PyObject *self, PyObject *args)
 /** probe(source, tag, mask, take) -> None or (length, tag, endpoint, flags, message). */
 static PyObject *probe(PyObject *self, PyObject *args)
 {
-    unsigned long long source, tag, mask;
     hws_message_info info = {.struct_size = sizeof info};
+    uint64_t source, tag, mask;
     hws_id message = 0;
     int take, r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "KO&O&p:probe", &source, to_number, &tag, to_number, &mask,
-                          &take)) {
+    if (parse(args, "source:n tag:n mask:n take:p", &source, &tag, &mask, &take) < 0) {
         return NULL;
     }
     r = hws_tag_probe(source, tag, mask, &info, take ? &message : NULL);
@@ -200,15 +196,14 @@ static PyObject *probe(PyObject *self, PyObject *args)
 /** message_recv(worker, message, buffer, timeout) */
 static PyObject *message_recv(PyObject *self, PyObject *args)
 {
-    unsigned long long message;
-    PyObject *worker, *buffer, *timeout;
+    PyObject *buffer, *timeout;
     struct posting p;
     struct core *c;
     hws_event done;
+    hws_id message;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "OKOO:message_recv", &worker, &message, &buffer, &timeout) ||
-        (c = core_of(worker)) == NULL ||
+    if (parse(args, "worker:w message:n buffer:o timeout:o", &c, &message, &buffer, &timeout) < 0 ||
         posting_prepare(&p, c, buffer, true, RESULT_LENGTH, timeout, HWS_OP_INLINE) < 0) {
         return NULL;
     }
@@ -284,11 +279,12 @@ PyObject *endpoint_am_send(PyObject *self, PyObject *const *args, Py_ssize_t n, 
     int32_t r;
 
     if (e == NULL || arguments(&signature, args, n, kwnames, a) < 0 ||
-        argument_number(a[1], &am_id) < 0 || argument_flag(a[4], HWS_OP_EAGER, &flags) < 0 ||
+        argument_number(a[1], &am_id, "id") < 0 || argument_flag(a[4], HWS_OP_EAGER, &flags) < 0 ||
         argument_flag(a[5], HWS_OP_RNDV, &flags) < 0) {
         return NULL;
     }
     if (a[2] != NULL && a[2] != Py_None && memory_get(a[2], false, &header) < 0) {
+        argument_wrong("header");
         return NULL;
     }
     if (posting_prepare(&p, e->core, a[0], false, RESULT_NONE, a[3], flags) < 0 ||
@@ -308,16 +304,13 @@ PyObject *endpoint_am_send(PyObject *self, PyObject *const *args, Py_ssize_t n, 
 /** flush(worker, source, timeout) */
 static PyObject *flush(PyObject *self, PyObject *args)
 {
-    unsigned long long source;
-    PyObject *worker, *timeout;
+    uint64_t source, ns;
     hws_op_opts o;
     struct core *c;
     struct op *op;
-    uint64_t ns;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "OKO:flush", &worker, &source, &timeout) ||
-        (c = core_of(worker)) == NULL || to_timeout(timeout, &ns) < 0 ||
+    if (parse(args, "worker:w source:n timeout:t", &c, &source, &ns) < 0 ||
         (op = op_new(c, RESULT_NONE)) == NULL) {
         return NULL;
     }

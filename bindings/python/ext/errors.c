@@ -72,32 +72,6 @@ int to_u64(PyObject *o, uint64_t *out)
     return *out == (uint64_t)-1 && PyErr_Occurred() ? -1 : 0;
 }
 
-int to_number(PyObject *o, void *out)
-{
-    uint64_t n;
-
-    if (to_u64(o, &n) < 0) {
-        return 0;
-    }
-    *(unsigned long long *)out = n;
-    return 1;
-}
-
-int to_count(PyObject *o, void *out)
-{
-    uint64_t n;
-
-    if (to_u64(o, &n) < 0) {
-        return 0;
-    }
-    if (n > UINT32_MAX) {
-        PyErr_Format(PyExc_OverflowError, "%R is more than %lu", o, (unsigned long)UINT32_MAX);
-        return 0;
-    }
-    *(unsigned *)out = (unsigned)n;
-    return 1;
-}
-
 int to_timeout(PyObject *seconds, uint64_t *ns)
 {
     double s;
@@ -108,6 +82,10 @@ int to_timeout(PyObject *seconds, uint64_t *ns)
     }
     s = PyFloat_AsDouble(seconds);
     if (s == -1.0 && PyErr_Occurred()) {
+        return argument_wrong("timeout");
+    }
+    if (isnan(s)) {
+        PyErr_SetString(PyExc_ValueError, "timeout: nan is no number of seconds");
         return -1;
     }
     if (!(s > 0)) {

@@ -166,12 +166,20 @@ PyObject *make_error(int32_t code, const char *text);
 PyObject *from_text(const char *text);
 /** An id, a tag, ... of an int or what stands for one (`__index__`); -1 with an error set. */
 int to_u64(PyObject *o, uint64_t *out);
-/** Converters of PyArg_ParseTuple, whose own formats for an unsigned long long and an unsigned drop the bits that do
- * not fit. */
-int to_number(PyObject *o, void *out);
-int to_count(PyObject *o, void *out);
 /** Seconds (float, int or None) as nanoseconds, 0 for None. */
 int to_timeout(PyObject *seconds, uint64_t *ns);
+
+/* arguments.c */
+/**
+ * The arguments of a call by position. `list` has a "name:kind" for each, and a pointer for each follows:
+ *   o: any object (PyObject *, borrowed)         w: a worker (struct core *)         p: whether it is true (int)
+ *   n: a number (uint64_t)   u: one of 32 bits   i: one of Py_ssize_t, or its limit  h: a port (uint16_t)
+ *   s: a str (const char *)  z: a str or None    t: seconds or None (uint64_t, ns)
+ * What is wrong with one begins with its name. -1 with an error set.
+ */
+int parse(PyObject *args, const char *list, ...);
+/** Put the argument's name before the text of the exception that is set. -1. */
+int argument_wrong(const char *name);
 
 /* callback.c */
 /** Report a callback's exception, if one is set; KeyboardInterrupt and SystemExit are kept for callback_raise(). */

@@ -155,6 +155,7 @@ static PyObject *describe(PyObject *object, bool writable, bool owner)
     struct memory m;
 
     if (memory_get(object, writable, &m) < 0) {
+        argument_wrong(owner ? "buffer" : "object");
         return NULL;
     }
     r = Py_BuildValue(owner ? "KKIO" : "KKI", (unsigned long long)(uintptr_t)m.data,

@@ -43,6 +43,7 @@ static PyObject *hold(PyObject *buffers, bool writable, hws_segment **segments, 
 
     *segments = NULL;
     if (tuple == NULL) {
+        argument_wrong("buffers");
         return NULL;
     }
     *segments = calloc((size_t)n + 1, sizeof **segments);
@@ -57,6 +58,7 @@ static PyObject *hold(PyObject *buffers, bool writable, hws_segment **segments, 
         struct memory *m = &h->memory[i];
 
         if (memory_get(PyTuple_GetItem(tuple, i), writable, m) < 0) {
+            argument_wrong("buffers");
             Py_CLEAR(capsule);
             break;
         }
@@ -107,21 +109,19 @@ int32_t segments_return(const struct op *op)
 /** multi_send(worker, endpoint, buffers, tag, timeout, coalesce, stream) */
 PyObject *py_multi_send(PyObject *self, PyObject *args)
 {
-    unsigned long long endpoint, tag, coalesce;
     hws_multi_opts multi = {.struct_size = sizeof multi};
-    PyObject *worker, *buffers, *timeout, *stream, *held;
+    PyObject *buffers, *stream, *held;
+    uint64_t endpoint, tag, ns;
     hws_segment *segments;
     hws_op_opts o;
     Py_ssize_t count;
     struct core *c;
     struct op *op;
-    uint64_t ns;
     int32_t r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "OKOO&OO&O:multi_send", &worker, &endpoint, &buffers, to_number,
-                          &tag, &timeout, to_number, &coalesce, &stream) ||
-        (c = core_of(worker)) == NULL || to_timeout(timeout, &ns) < 0 ||
+    if (parse(args, "worker:w endpoint:n buffers:o tag:n timeout:t coalesce:n stream:o", &c,
+              &endpoint, &buffers, &tag, &ns, &multi.coalesce, &stream) < 0 ||
         (held = hold(buffers, false, &segments, &count)) == NULL) {
         return NULL;
     }
@@ -131,7 +131,6 @@ PyObject *py_multi_send(PyObject *self, PyObject *args)
         return NULL;
     }
     replace(&op->keep, held);
-    multi.coalesce = coalesce;
     op_options(op, ns, HWS_OP_INLINE, 0, &o);
     if (op_stream(op, stream, &o) < 0) {
         free(segments);
@@ -146,19 +145,16 @@ PyObject *py_multi_send(PyObject *self, PyObject *args)
 PyObject *py_multi_recv(PyObject *self, PyObject *args)
 {
     hws_multi_recv_opts multi = {.struct_size = sizeof multi, .flags = HWS_MULTI_LIST};
-    unsigned long long source, tag, mask;
-    PyObject *worker, *timeout;
+    uint64_t source, tag, mask, ns;
     hws_op_opts o;
     hws_event done;
     struct core *c;
     struct op *op;
-    uint64_t ns;
     int32_t r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "OKO&O&O:multi_recv", &worker, &source, to_number, &tag, to_number,
-                          &mask, &timeout) ||
-        (c = core_of(worker)) == NULL || to_timeout(timeout, &ns) < 0 ||
+    if (parse(args, "worker:w source:n tag:n mask:n timeout:t", &c, &source, &tag, &mask, &ns) <
+            0 ||
         (op = op_new(c, RESULT_MULTI)) == NULL) {
         return NULL;
     }

@@ -144,7 +144,7 @@ int op_stream(struct op *op, PyObject *stream, hws_op_opts *o)
     Py_XDECREF(r);
     if (failed < 0) {
         Py_DECREF((PyObject *)op);
-        return -1;
+        return argument_wrong("stream");
     }
     o->flags |= HWS_OP_STREAM;
     o->stream = (void *)(uintptr_t)n;

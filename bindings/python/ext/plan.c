@@ -4,17 +4,13 @@
 
 static int read_transfer(PyObject *tuple, hws_transfer *t)
 {
-    unsigned long long rkey, address, buffer, length, memory;
+    uint64_t buffer;
 
-    if (!PyArg_ParseTuple(tuple, "IKO&KO&IK:transfer", &t->kind, &rkey, to_number, &address,
-                          &buffer, to_number, &length, &t->memory_kind, &memory)) {
+    if (parse(tuple, "way:u rkey:n offset:n buffer:n length:n kind:u memory:n", &t->kind, &t->rkey,
+              &t->address, &buffer, &t->length, &t->memory_kind, &t->memory) < 0) {
         return -1;
     }
-    t->rkey = rkey;
-    t->address = address;
     t->buffer = (void *)(uintptr_t)buffer;
-    t->length = length;
-    t->memory = memory;
     return 0;
 }
 
@@ -50,18 +46,17 @@ static PyObject *plan_open(PyObject *self, PyObject *args)
 /** plan_post(worker, plan, keep, timeout, stream): all transfers; `keep` lives until they have ended. */
 static PyObject *plan_post(PyObject *self, PyObject *args)
 {
-    PyObject *worker, *keep, *timeout, *stream;
-    unsigned long long plan;
+    PyObject *keep, *stream;
+    uint64_t plan, ns;
     hws_event done;
     hws_op_opts o;
     struct core *c;
     struct op *op;
-    uint64_t ns;
     int32_t r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "OKOOO:plan_post", &worker, &plan, &keep, &timeout, &stream) ||
-        (c = core_of(worker)) == NULL || to_timeout(timeout, &ns) < 0 ||
+    if (parse(args, "worker:w plan:n keep:o timeout:t stream:o", &c, &plan, &keep, &ns, &stream) <
+            0 ||
         (op = op_new(c, RESULT_LENGTH)) == NULL) {
         return NULL;
     }

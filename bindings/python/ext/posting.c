@@ -21,7 +21,7 @@ static int lend(struct posting *p, PyObject *buffer, bool writable)
         return 0;
     }
     if (memory_get(buffer, writable, &m) < 0) {
-        return -1;
+        return argument_wrong("buffer");
     }
     op_take_memory(op, &m);
     p->data = m.data;

@@ -62,7 +62,7 @@ static PyObject *library(PyObject *self, PyObject *args)
     int32_t r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "z:library", &ucx)) {
+    if (parse(args, "ucx:z", &ucx) < 0) {
         return NULL;
     }
     UNLOCKED(r = hws_library_open(ucx, &info));

@@ -21,12 +21,12 @@ static PyObject *mem_register(PyObject *self, PyObject *args)
 /** mem_alloc(context, length) */
 static PyObject *mem_alloc(PyObject *self, PyObject *args)
 {
-    unsigned long long context, length;
+    uint64_t context, length;
     hws_id id = 0;
     int32_t r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "KO&:mem_alloc", &context, to_number, &length)) {
+    if (parse(args, "context:n length:n", &context, &length) < 0) {
         return NULL;
     }
     UNLOCKED(r = hws_mem_alloc(context, length, NULL, &id));
@@ -116,14 +116,13 @@ static PyObject *rkey_query(PyObject *self, PyObject *id)
 
 /* An operation that holds `buffer`, described by m, and its options; `stream` may be null. Null: an
  * exception is set. */
-static struct op *begin(PyObject *worker, PyObject *buffer, bool writable, PyObject *timeout,
+static struct op *begin(struct core *c, PyObject *buffer, bool writable, uint64_t ns,
                         PyObject *stream, struct memory *m, hws_op_opts *o)
 {
-    struct core *c = core_of(worker);
     struct op *op;
-    uint64_t ns;
 
-    if (c == NULL || to_timeout(timeout, &ns) < 0 || memory_get(buffer, writable, m) < 0) {
+    if (memory_get(buffer, writable, m) < 0) {
+        argument_wrong("buffer");
         return NULL;
     }
     if ((op = op_new(c, RESULT_NONE)) == NULL) {
@@ -138,16 +137,19 @@ static struct op *begin(PyObject *worker, PyObject *buffer, bool writable, PyObj
 /* put(worker, rkey, address, buffer, timeout, stream), get(...): move a whole buffer. */
 static PyObject *move(PyObject *args, bool get)
 {
-    PyObject *worker, *buffer, *timeout, *stream = NULL;
-    unsigned long long rkey, address;
+    PyObject *buffer, *stream = NULL;
+    uint64_t rkey, address, ns;
     struct memory m;
+    struct core *c;
     struct op *op;
     hws_op_opts o;
     int32_t r;
 
-    if (!PyArg_ParseTuple(args, get ? "OKO&OO:get" : "OKO&OOO:put", &worker, &rkey, to_number,
-                          &address, &buffer, &timeout, &stream) ||
-        (op = begin(worker, buffer, get, timeout, stream, &m, &o)) == NULL) {
+    if (parse(args,
+              get ? "worker:w rkey:n offset:n buffer:o timeout:t"
+                  : "worker:w rkey:n offset:n buffer:o timeout:t stream:o",
+              &c, &rkey, &address, &buffer, &ns, &stream) < 0 ||
+        (op = begin(c, buffer, get, ns, stream, &m, &o)) == NULL) {
         return NULL;
     }
     r = get ? hws_get(rkey, address, m.data, m.length, &o, &op->id)
@@ -158,16 +160,17 @@ static PyObject *move(PyObject *args, bool get)
 /** put_notify(worker, rkey, address, buffer, value, timeout, stream): put, then tell the peer `value`. */
 static PyObject *put_notify(PyObject *self, PyObject *args)
 {
-    unsigned long long rkey, address, value;
-    PyObject *worker, *buffer, *timeout, *stream;
+    uint64_t rkey, address, value, ns;
+    PyObject *buffer, *stream;
     struct memory m;
+    struct core *c;
     struct op *op;
     hws_op_opts o;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "OKO&OO&OO:put_notify", &worker, &rkey, to_number, &address,
-                          &buffer, to_number, &value, &timeout, &stream) ||
-        (op = begin(worker, buffer, false, timeout, stream, &m, &o)) == NULL) {
+    if (parse(args, "worker:w rkey:n offset:n buffer:o value:n timeout:t stream:o", &c, &rkey,
+              &address, &buffer, &value, &ns, &stream) < 0 ||
+        (op = begin(c, buffer, false, ns, stream, &m, &o)) == NULL) {
         return NULL;
     }
     return op_posted(op, hws_put_notify(rkey, address, m.data, m.length, value, &o, &op->id));
@@ -176,12 +179,12 @@ static PyObject *put_notify(PyObject *self, PyObject *args)
 /** rkey_ptr(rkey, address) -> the address in this process */
 static PyObject *rkey_ptr(PyObject *self, PyObject *args)
 {
-    unsigned long long rkey, address;
+    uint64_t rkey, address;
     void *here = NULL;
     int32_t r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "KO&:rkey_ptr", &rkey, to_number, &address)) {
+    if (parse(args, "rkey:n offset:n", &rkey, &address) < 0) {
         return NULL;
     }
     r = hws_rkey_ptr(rkey, address, &here);
@@ -205,13 +208,13 @@ static PyObject *rkey_compare(PyObject *self, PyObject *args)
 /** mem_advise(memory, offset, length, advice) */
 static PyObject *mem_advise(PyObject *self, PyObject *args)
 {
-    unsigned long long memory, offset, length;
-    unsigned advice;
+    uint64_t memory, offset, length;
+    uint32_t advice;
     int32_t r;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "KO&O&I:mem_advise", &memory, to_number, &offset, to_number,
-                          &length, &advice)) {
+    if (parse(args, "memory:n offset:n length:n advice:u", &memory, &offset, &length, &advice) <
+        0) {
         return NULL;
     }
     UNLOCKED(r = hws_mem_advise(memory, offset, length, advice));
@@ -233,18 +236,15 @@ static PyObject *get(PyObject *self, PyObject *args)
 /** atomic(worker, rkey, address, action, size, value, compare, timeout): its tag is the old value. */
 static PyObject *atomic(PyObject *self, PyObject *args)
 {
-    unsigned long long rkey, address, value, compare;
-    PyObject *worker, *timeout;
-    unsigned action, size;
+    uint64_t rkey, address, value, compare, ns;
+    uint32_t action, size;
     struct core *c;
     struct op *op;
     hws_op_opts o;
-    uint64_t ns;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "OKO&IO&KKO:atomic", &worker, &rkey, to_number, &address, &action,
-                          to_count, &size, &value, &compare, &timeout) ||
-        (c = core_of(worker)) == NULL || to_timeout(timeout, &ns) < 0 ||
+    if (parse(args, "worker:w rkey:n offset:n action:u size:u value:n compare:n timeout:t", &c,
+              &rkey, &address, &action, &size, &value, &compare, &ns) < 0 ||
         (op = op_new(c, RESULT_TAG)) == NULL) {
         return NULL;
     }

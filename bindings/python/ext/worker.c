@@ -42,16 +42,16 @@ static void leave_open(struct core *c)
 static PyObject *worker_open(PyObject *self, PyObject *args)
 {
     struct worker *w = (struct worker *)(void *)self;
-    unsigned long long context, flags, spin, await_spin;
-    unsigned mode, spares;
+    uint64_t context, flags, spin, await_spin;
+    uint32_t mode, spares;
     const char *name;
     hws_worker_opts o = {.struct_size = sizeof o};
     struct core *c;
     hws_id id = 0;
     int32_t fd, r;
 
-    if (!PyArg_ParseTuple(args, "KIKzKO&O&:_open", &context, &mode, &flags, &name, &spin, to_number,
-                          &await_spin, to_count, &spares)) {
+    if (parse(args, "context:n mode:u flags:n name:z spin:n spin:n spares:u", &context, &mode,
+              &flags, &name, &spin, &await_spin, &spares) < 0) {
         return NULL;
     }
     core_reap();

@@ -168,6 +168,18 @@ def test_log_level_of_the_environment(level, said):
     assert ("UCXPY  INFO   SEG_SIZE: 3M" in done.stderr) == said
 
 
+def test_a_log_level_that_is_none():
+    done = subprocess.run(
+        [sys.executable, "-c", "import ucp"],
+        env={**os.environ, "UCXPY_LOG_LEVEL": "loud"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("ValueError: UCXPY_LOG_LEVEL is 'loud'")
+
+
 def test_contexts_are_not_copied():
     context = ucp.ApplicationContext()
     with pytest.raises(TypeError, match="copied"):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from . import _check, _core
 from . import _constants as c
-from . import _core
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,11 @@ def flags_of(hello: bool, plain: bool, unsafe_shared_memory: bool) -> int:
 
 def address_info(address: bytes) -> AddressInfo:
     """Describe an address or blob. Raises InvalidError if it is foreign or damaged."""
-    flags, major, minor, items, worker, text = _core.address_query(address)
+    flags, major, minor, items, worker, text = _core.address_query(_check.octets("address", address))
     return AddressInfo(bool(flags & c.Address.HELLO), (major, minor), items, worker, text)
 
 
 def address_items(blob: bytes) -> dict[int, bytes]:
     """What travelled with an address, by the numbers that Worker.address() was given."""
+    blob = _check.octets("blob", blob)
     return dict(_core.blob_item(blob, i) for i in range(address_info(blob).items))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+from . import _check, _core
 from . import _constants as c
-from . import _core
 from ._context import nanoseconds
 from ._defaults import default_worker
 from ._endpoint import Endpoint
@@ -73,8 +73,8 @@ def connect(
     PeerVersionError, AuthError, UnreachableError.
     """
     flags = (c.EndpointFlag.TCP_ONLY if tcp_only else 0) | (c.EndpointFlag.RAW if raw else 0)
-    worker = worker or default_worker()
-    closing = nanoseconds(close_timeout)
+    worker = default_worker() if worker is None else _check.one("worker", worker, Worker)
+    closing = nanoseconds("close_timeout", close_timeout)
     return Connecting(worker, *_core.connect(worker, host, port, flags, closing, local_address, _deadline(timeout)))
 
 
@@ -94,10 +94,11 @@ def connect_address(
     PeerVersionError, UnreachableError, TimedOutError.
     """
     flags = (c.EndpointFlag.LAZY if lazy else 0) | (c.EndpointFlag.RAW if raw else 0)
-    worker = worker or default_worker()
-    closing = nanoseconds(close_timeout)
-    return Connecting(worker, *_core.connect_address(worker, bytes(address), flags, closing, _deadline(timeout)))
+    worker = default_worker() if worker is None else _check.one("worker", worker, Worker)
+    closing = nanoseconds("close_timeout", close_timeout)
+    address = _check.octets("address", address)
+    return Connecting(worker, *_core.connect_address(worker, address, flags, closing, _deadline(timeout)))
 
 
 def _deadline(timeout: float | None) -> int:
-    return 0 if timeout is None else max(1, nanoseconds(timeout))
+    return 0 if timeout is None else max(1, nanoseconds("timeout", timeout))

@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+from . import _check, _core
 from . import _constants as c
-from . import _core
 from ._remote import RegisteredMemory, check_views, hold
 from ._unique import Unique
 
@@ -29,9 +29,9 @@ def _bit(feature: str) -> int:
         raise ValueError(f"{feature!r} is no feature: {', '.join(_FEATURES)}") from None
 
 
-def nanoseconds(seconds: float) -> int:
-    """As the library counts; 30 years are for ever."""
-    return int(min(seconds, 1e9) * 1e9)
+def nanoseconds(name: str, seconds: float) -> int:
+    """The argument `name` as the library counts; 30 years are for ever."""
+    return int(min(_check.seconds(name, seconds), 1e9) * 1e9)
 
 
 class Context(Unique):
@@ -65,17 +65,18 @@ class Context(Unique):
         ucx_config_only: bool = False,
     ) -> None:
         bits = 0
-        for feature in features:
+        for feature in _check.each("features", features):
             bits |= _bit(feature)
         flags = 0 if shared_memory else c.ContextFlag.NO_SHARED_MEMORY
         flags |= c.ContextFlag.UCX_CONFIG_ONLY if ucx_config_only else 0
         pairs: list[str] = []
-        for key, value in (config or {}).items():
+        for key, value in _check.mapping("config", {} if config is None else config):
             if not isinstance(key, str):
                 raise TypeError(f"a key of UCX's configuration is a str, not {type(key).__name__}")
             pairs += [key.removeprefix("UCX_"), str(value)]
         if any("\0" in text for text in pairs):
             raise ValueError("embedded null character")
+        psk = None if psk is None else _check.octets("psk", psk)
         self.id = _core.context_open(bits, flags, name, ucx, tuple(pairs), psk, isolated_max)
         self._features = bits or c.Feature.TAG | c.Feature.STREAM | c.Feature.AM
         self._closed = False
@@ -104,7 +105,7 @@ class Context(Unique):
         if self._closed:
             return
         check_views(self)
-        left = nanoseconds(timeout)
+        left = nanoseconds("timeout", timeout)
         self._closed = True
         _core.close_wait(self.id, left)
 

@@ -7,8 +7,8 @@ import warnings
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
+from . import _check, _core, _errors
 from . import _constants as c
-from . import _core, _errors
 from ._objects import from_buffers, memory_for, to_buffers
 from ._probe import Message, Probed, probe
 from ._remote import Plan, RemoteKey, check_views
@@ -93,10 +93,13 @@ class Endpoint(_core.Endpoint):
         """The next active message of this peer with this id: (header, data). What the peer may send before somebody
         asks for it is bounded (flow control), over all ids. Those with another id than 0 are dropped before the first
         recv_am(), unless Worker(am_ids=...) or keep_am() named it earlier."""
-        operation = self._next_am(id)
-        return operation if timeout is None else within(operation, timeout)
+        if timeout is None:
+            return self._next_am(id)
+        limit = _check.seconds("timeout", timeout)  # first: what waits with a wrong one would have the next message
+        return within(self._next_am(id), limit)
 
     def _next_am(self, id: int) -> _core.Operation[tuple[bytes, Any]]:
+        id = id if type(id) is int else _check.integer("id", id)
         if id not in self.worker._handlers:
             self.worker.keep_am(id)
         waiters = self._am_queue(id)
@@ -130,6 +133,7 @@ class Endpoint(_core.Endpoint):
 
         allocator: makes the memory of its large parts, from a number of bytes.
         """
+        _check.function("allocator", allocator)
         segments = await self.recv_multi(tag, mask, timeout)
         parts = memory_for(segments, bytearray, allocator)
         await segments.fetch(parts, timeout)

@@ -8,8 +8,8 @@ import warnings
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, overload
 
+from . import _check, _core, _errors
 from . import _constants as c
-from . import _core, _errors
 from ._context import nanoseconds
 from ._defaults import default_worker
 from ._endpoint import Endpoint
@@ -64,14 +64,15 @@ class Listener(Unique, Generic[Peer]):
         on_peer: Callable[[Endpoint], None] | None,
         backlog: int,
     ) -> None:
-        self.worker = worker
-        self.backlog = backlog
-        self._on_peer = on_peer
+        self.worker = _check.one("worker", worker, Worker)
+        self.backlog = _check.count("backlog", backlog)
+        self._on_peer = None if on_peer is None else _check.function("on_peer", on_peer)
         # Progress may be made by any task, whose variables are no business of the listener's.
         self._context = contextvars.copy_context()
         self._peers = Waiters(worker)
         self._closing: _core.Operation[None] | None = None
-        self.id = _core.listen(worker, host, port, flags, nanoseconds(hello_timeout), nanoseconds(close_timeout))
+        hello, closing = nanoseconds("hello_timeout", hello_timeout), nanoseconds("close_timeout", close_timeout)
+        self.id = _core.listen(worker, host, port, flags, hello, closing)
         self._state = "open"
         worker._objects[self.id] = self
         info = self.info()
@@ -247,7 +248,7 @@ def listen(
     Raises AddressInUseError, InvalidError (the address), UnreachableError.
     """
     flags = (c.ListenerFlag.EXPLICIT if explicit else 0) | (c.ListenerFlag.RAW if raw else 0)
-    worker = worker or default_worker()
+    worker = default_worker() if worker is None else worker
     listener: Listener[Any] = Listener(worker, host, port, flags, hello_timeout, close_timeout, on_peer, backlog)
     with contextlib.suppress(RuntimeError):
         worker._watch()

@@ -40,6 +40,8 @@ class Message(Probed, Unique):
 
     def recv(self, buffer: Any, timeout: float | None = None) -> _core.Operation[int]:
         """Receive its data into a writable buffer; gives the length in bytes."""
+        if not self._id:
+            raise _errors.from_code(_errors.ErrorCode.BAD_ID, "the message was received, put back or dropped")
         operation = _core.message_recv(self._worker, self._id, buffer, timeout)
         self._id = 0
         return operation

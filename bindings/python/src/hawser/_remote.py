@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
+from . import _check, _core, _errors
 from . import _constants as c
-from . import _core, _errors
 from ._unique import Unique
 
 if TYPE_CHECKING:
@@ -24,6 +24,21 @@ _ACTIONS = {
     "swap": c.Atomic.SWAP,
     "cswap": c.Atomic.CSWAP,
 }
+
+
+def _action(action: str) -> c.Atomic:
+    if not isinstance(action, str) or action not in _ACTIONS:
+        raise ValueError(f"action is one of {', '.join(_ACTIONS)}, not {action!r}")
+    return _ACTIONS[action]
+
+
+def _transfers(transfers: Iterable[tuple[str, RemoteKey, int, Any]]) -> Iterator[tuple[str, RemoteKey, int, Any]]:
+    for transfer in _check.each("transfers", transfers):
+        try:
+            way, rkey, offset, buffer = transfer
+        except (TypeError, ValueError):
+            raise TypeError('transfers: each is a tuple of "put" or "get", a key, an offset, a buffer') from None
+        yield way, _check.one("transfers", rkey, RemoteKey), offset, buffer
 
 
 def hold(buffer: Any, writable: bool) -> tuple[int, int, int, Any]:
@@ -129,7 +144,8 @@ class RegisteredMemory(_Object):
     def advise(self, offset: int = 0, length: int | None = None, will_need: bool = True) -> None:
         """Say whether a part of it will be used soon. Raises UnsupportedError where UCX cannot."""
         advice = c.MemAdvise.WILLNEED if will_need else c.MemAdvise.NORMAL
-        _core.mem_advise(self.id, offset, self.length - offset if length is None else length, advice)
+        rest = self.length - _check.integer("offset", offset) if length is None else length
+        _core.mem_advise(self.id, offset, rest, advice)
 
     def close(self) -> None:
         """Give it back. Raises BufferError while there are views of memory that was allocated here."""
@@ -156,7 +172,7 @@ class RemoteKey(_Object):
 
     def __init__(self, endpoint: Endpoint, packed: bytes, raw: bool) -> None:
         self.endpoint = endpoint
-        self.id = _core.rkey_unpack(endpoint.id, bytes(packed), c.RkeyFlag.RAW if raw else 0)
+        self.id = _core.rkey_unpack(endpoint.id, _check.octets("packed", packed), c.RkeyFlag.RAW if raw else 0)
         self.base, length, kind, _, direct = _core.rkey_query(self.id)
         self.length = None if length == c.FOREVER else length
         self.kind = c.Memory(kind)
@@ -164,23 +180,26 @@ class RemoteKey(_Object):
         worker = endpoint.worker
         self._mapped = _Mapped(endpoint, worker, worker.context)
 
+    def _at(self, offset: int) -> int:
+        return self.base + (offset if type(offset) is int else _check.integer("offset", offset))
+
     def put(
         self, buffer: Any, offset: int = 0, timeout: float | None = None, stream: Any = None
     ) -> _core.Operation[None]:
         """Write a buffer to the peer's memory. Done: the buffer can be used again; after a flush
         posted later is done, the data is there. `stream` is a CUDA stream, as for Endpoint.send().
         Raises InvalidError out of bounds."""
-        return _core.put(self.endpoint.worker, self.id, self.base + offset, buffer, timeout, stream)
+        return _core.put(self.endpoint.worker, self.id, self._at(offset), buffer, timeout, stream)
 
     def put_notify(
         self, buffer: Any, value: int, offset: int = 0, timeout: float | None = None, stream: Any = None
     ) -> _core.Operation[None]:
         """As put(); when the data is there, the peer's recv_notify() gives `value`."""
-        return _core.put_notify(self.endpoint.worker, self.id, self.base + offset, buffer, value, timeout, stream)
+        return _core.put_notify(self.endpoint.worker, self.id, self._at(offset), buffer, value, timeout, stream)
 
     def get(self, buffer: Any, offset: int = 0, timeout: float | None = None) -> _core.Operation[None]:
         """Read from the peer's memory into a writable buffer."""
-        return _core.get(self.endpoint.worker, self.id, self.base + offset, buffer, timeout)
+        return _core.get(self.endpoint.worker, self.id, self._at(offset), buffer, timeout)
 
     def atomic(
         self,
@@ -198,20 +217,20 @@ class RemoteKey(_Object):
         action: "add", "and", "or", "xor", "swap", or "cswap": stores `value` if `compare` is there.
         fetch: False: may be faster, and what is given means nothing. Numbers are unsigned.
         """
-        code = _ACTIONS[action] | (c.ATOMIC_FETCH if fetch else 0)
-        return _core.atomic(self.endpoint.worker, self.id, self.base + offset, code, size, value, compare, timeout)
+        code = _action(action) | (c.ATOMIC_FETCH if fetch else 0)
+        return _core.atomic(self.endpoint.worker, self.id, self._at(offset), code, size, value, compare, timeout)
 
     def view(self, offset: int = 0, length: int | None = None) -> memoryview:
         """The peer's memory itself. Raises UnreachableError if it is not shared with this process."""
-        if length is None:
-            length = (self.length or 0) - offset
+        offset = _check.integer("offset", offset)
+        length = (self.length or 0) - offset if length is None else _check.integer("length", length)
         if self.length is not None and (offset < 0 or length < 0 or offset + length > self.length):
             raise _errors.from_code(_errors.ErrorCode.INVALID, "outside of the memory")
-        return self._mapped.view(_core.rkey_ptr(self.id, self.base + offset), length, self)
+        return self._mapped.view(_core.rkey_ptr(self.id, self._at(offset)), length, self)
 
     def compare(self, other: RemoteKey) -> int:
         """0 if both reach the same memory over the same endpoint, else an order."""
-        return _core.rkey_compare(self.id, other.id)
+        return _core.rkey_compare(self.id, _check.one("other", other, RemoteKey).id)
 
     def close(self) -> None:
         """Give it back. Raises BufferError while there are views."""
@@ -234,13 +253,13 @@ class Plan(_Object):
         self.endpoint = endpoint
         self._kept: list[Any] = []
         rows = []
-        for way, rkey, offset, buffer in transfers:
+        for way, rkey, offset, buffer in _transfers(transfers):
             if way not in ("put", "get"):
-                raise ValueError(f'a transfer is a "put" or a "get", not {way!r}')
+                raise ValueError(f'transfers: "put" or "get" is needed, not {way!r}')
             address, length, kind, kept = hold(buffer, way == "get")
             self._kept += [kept, rkey]
             event = c.EventKind.PUT if way == "put" else c.EventKind.GET
-            rows.append((event, rkey.id, rkey.base + offset, address, length, kind, 0))
+            rows.append((event, rkey.id, rkey._at(offset), address, length, kind, 0))
         self.id = _core.plan_open(endpoint.id, tuple(rows))
         self._count = len(rows)
 

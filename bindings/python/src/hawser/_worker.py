@@ -9,8 +9,8 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from . import _check, _core, _errors
 from . import _constants as c
-from . import _core, _errors
 from ._address import flags_of
 from ._context import Context, nanoseconds
 from ._probe import Message, Probed, probe
@@ -28,7 +28,7 @@ _MODES = {
 
 
 def _mode_of(progress: str) -> c.Progress:
-    if progress not in _MODES:
+    if not isinstance(progress, str) or progress not in _MODES:
         raise ValueError(f"progress is one of {', '.join(_MODES)}, not {progress!r}")
     return _MODES[progress]
 
@@ -63,16 +63,17 @@ class Worker(_core.Worker):
         backlog: int = 1024,
     ) -> None:
         self._state = "new"
-        self.context = context
+        am_ids = tuple(_check.each("am_ids", am_ids))
+        self.context = _check.one("context", context, Context)
         self._objects: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._handlers: dict[int, Callable[..., object]] = {}
         self._closing: _core.Operation[None] | None = None
         self._peers = Waiters(self)
         self._accepting: set[Any] = set()  # endpoints that nobody else holds yet
         self._leaving: set[Any] = set()  # what is being closed and perhaps nobody else holds any more
-        self.backlog = backlog
+        self.backlog = _check.count("backlog", backlog)
         flags = c.WorkerFlag.STANDBY if standby else 0
-        self._open(context.id, _mode_of(progress), flags, name, 0, nanoseconds(spin), spares)
+        self._open(context.id, _mode_of(progress), flags, name, 0, nanoseconds("spin", spin), spares)
         self._state = "open"
         try:
             for id in am_ids if context.has("am") else ():
@@ -149,6 +150,8 @@ class Worker(_core.Worker):
         gets it. The handler is called where progress is made and must not block. A message for which
         there is no memory, or whose sender is lost meanwhile, is an exception of the event loop's.
         """
+        if handler is not None:
+            _check.function("handler", handler)
         # First: an id that cannot be is refused there.
         _core.am_handler(self, id, c.AmFlag.DEFER if defer else 0, handler is not None)
         if handler is None:
@@ -223,7 +226,8 @@ class Worker(_core.Worker):
         flags = flags_of(hello, plain, unsafe_shared_memory)
         if items is None:
             return _core.worker_address(self.id, flags)
-        return _core.blob_pack(self.id, flags, tuple(items.items()))
+        pairs = tuple((key, _check.octets("items", value)) for key, value in _check.mapping("items", items))
+        return _core.blob_pack(self.id, flags, pairs)
 
     def accept(self) -> _core.Operation[Any]:
         """The Endpoint of the next peer that came by an address with a hello."""

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
-from . import _connect, _core, _defaults, _endpoint, _errors, _listener, _remote
+from . import _check, _connect, _core, _defaults, _endpoint, _errors, _listener, _remote
 from . import _constants as c
 from ._context import Context
 from ._defaults import beside
@@ -67,10 +67,17 @@ def _close_defaults() -> None:
             context.close(1.0)
 
 
+def _worker(worker: Worker | None) -> Worker:
+    return default_worker() if worker is None else worker
+
+
 def _next(operation: _core.Operation[Any], timeout: float | None) -> Any:
     """What comes next. After the timeout nothing waits for it any more: else it would come for nobody."""
     try:
         return operation.wait(timeout)
+    except (TypeError, ValueError):  # the timeout is no number
+        operation.cancel()
+        raise
     except TimeoutError:
         if operation.cancel():
             raise _errors.from_code(_errors.ErrorCode.TIMED_OUT, "the deadline passed") from None
@@ -87,7 +94,7 @@ class Endpoint(_core.SyncEndpoint):
     """A connection to a peer; see hawser.Endpoint for what the calls mean."""
 
     def __init__(self, endpoint: _endpoint.Endpoint) -> None:
-        self.async_endpoint = endpoint
+        self.async_endpoint = _check.one("endpoint", endpoint, _endpoint.Endpoint)
         self._attach(endpoint.worker, endpoint.id)
 
     def _recv_sized(self, tag: int, mask: int, timeout: float | None) -> bytearray:
@@ -143,6 +150,7 @@ class Endpoint(_core.SyncEndpoint):
         allocator: Callable[[int], Any] = bytearray,
     ) -> Any:
         """The object of the next send_obj(). Only from peers that are trusted: it is unpickled."""
+        _check.function("allocator", allocator)
         segments = self.recv_multi(tag, mask, timeout)
         parts = memory_for(segments, bytearray, allocator)
         segments.fetch(parts, timeout).wait()
@@ -327,17 +335,17 @@ def listen(
     port: int = 0, host: str | None = None, *, worker: Worker | None = None, explicit: bool = False, **options: Any
 ) -> Listener[Any]:
     """Listen for peers; see hawser.listen()."""
-    return Listener(_listener.listen(port, host, worker=worker or default_worker(), explicit=explicit, **options))
+    return Listener(_listener.listen(port, host, worker=_worker(worker), explicit=explicit, **options))
 
 
 def connect(host: str, port: int, *, worker: Worker | None = None, **options: Any) -> Endpoint:
     """Connect to a listener; see hawser.connect()."""
-    return Endpoint(_connect.connect(host, port, worker=worker or default_worker(), **options).wait())
+    return Endpoint(_connect.connect(host, port, worker=_worker(worker), **options).wait())
 
 
 def connect_address(address: bytes, *, worker: Worker | None = None, **options: Any) -> Endpoint:
     """Connect to a worker by its address; see hawser.connect_address()."""
-    return Endpoint(_connect.connect_address(address, worker=worker or default_worker(), **options).wait())
+    return Endpoint(_connect.connect_address(address, worker=_worker(worker), **options).wait())
 
 
 __all__ = [

@@ -257,6 +257,15 @@ async def test_a_value_that_cannot_be_is_refused_by_name(key, value, monkeypatch
             await connect("ucx://127.0.0.1:1", timeout=30)
 
 
+@pytest.mark.parametrize("value", ["abc", float("nan"), float("inf"), []])
+async def test_a_timeout_of_dask_that_is_none_is_named(value, monkeypatch):
+    monkeypatch.setattr(_workers, "_contexts", {})
+    monkeypatch.setattr(_workers, "_workers", {})
+    with dask.config.set({"distributed.comm.timeouts.tcp": value}):
+        with pytest.raises(ValueError, match=r"distributed.comm.timeouts.tcp is .*; it must be a time"):
+            await connect("ucx://127.0.0.1:1", timeout=30)
+
+
 @pytest.mark.parametrize("value, chosen", [("true", True), ("Off", False), (1, True), (False, False), (None, None)])
 def test_how_flags_are_written(value, chosen):
     with dask.config.set({"distributed.comm.ucx.tcp": value}):

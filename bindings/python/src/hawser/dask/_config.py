@@ -11,10 +11,10 @@ from typing import Any
 
 import dask
 import yaml
-from dask.utils import parse_bytes, parse_timedelta
+from dask.utils import parse_bytes
 
 from ._nearest import nearest_devices
-from ._setting import byte_count, flag, mapping, seconds, setting
+from ._setting import byte_count, flag, mapping, seconds, setting, tcp_timeout
 from ._usable import check, create_cuda_context, no_cuda, no_infiniband
 
 log = logging.getLogger("hawser.dask")
@@ -31,16 +31,10 @@ def connect_timeout() -> float | None:
     return seconds("connect-timeout")
 
 
-def _tcp_timeout() -> float:
-    """Seconds that the kernel would wait for a silent peer over tcp."""
-    chosen = dask.config.get("distributed.comm.timeouts.tcp", None)
-    return float(parse_timedelta("30s" if chosen is None else chosen, "seconds"))
-
-
 def close_timeout() -> float:
     """Seconds that closing may take for what was sent; by default as long as the kernel would go on over tcp."""
     chosen = seconds("close-timeout")
-    return _tcp_timeout() if chosen is None else chosen
+    return tcp_timeout() if chosen is None else chosen
 
 
 def write_ahead() -> int:
@@ -69,7 +63,7 @@ def progress_mode() -> str:
 
 def refuse_wrong_values() -> None:
     """Raises ValueError for a setting that is read later, so that it is told of at the start."""
-    for read in (connect_timeout, close_timeout, write_ahead, pool_size, direct_reads):
+    for read in (connect_timeout, close_timeout, tcp_timeout, write_ahead, pool_size, direct_reads):
         read()
     flag("learn-bandwidths")
 
@@ -181,7 +175,7 @@ def _keepalive(chosen: Mapping[str, str]) -> dict[str, str]:
     keys = ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT")
     if any(key in chosen or f"UCX_{key}" in os.environ for key in keys):
         return {}
-    seconds = max(2, int(_tcp_timeout()))
+    seconds = max(2, int(tcp_timeout()))
     probes = min(10, seconds - 1)
     interval = max(1, seconds * 3 // 4 // probes)
     idle = seconds - probes * interval

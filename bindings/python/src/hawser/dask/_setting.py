@@ -51,15 +51,32 @@ def byte_count(key: str) -> int | None:
     return n
 
 
+def _seconds(value: Any) -> float | None:
+    """None: it is no time."""
+    try:
+        return float(parse_timedelta(value, default="seconds"))
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+        return None
+
+
 def seconds(key: str) -> float | None:
     """Seconds, as "5s" or a number; None where the key is not set. Raises ValueError."""
     value = setting(key)
-    try:
-        n = None if value is None else float(parse_timedelta(value, default="seconds"))
-    except (ValueError, TypeError, KeyError, OverflowError):
-        n = -1.0
-    if n is not None and not 0 < n < 1e9:
+    if value is None:
+        return None
+    n = _seconds(value)
+    if n is None or not 0 < n < 1e9:
         raise _wrong(key, value, 'a time above 0, as "5s"')
+    return n
+
+
+def tcp_timeout() -> float:
+    """Seconds that the kernel would wait for a silent peer over tcp. Raises ValueError."""
+    key = "distributed.comm.timeouts.tcp"
+    value = dask.config.get(key, None)
+    n = 30.0 if value is None else _seconds(value)
+    if n is None or not -1e9 < n < 1e9:  # Dask takes what is too short for 2 s
+        raise ValueError(f'{key} is {value!r}; it must be a time, as "30s"')
     return n
 
 

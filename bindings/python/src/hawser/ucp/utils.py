@@ -33,7 +33,11 @@ def get_ucxpy_logger() -> logging.Logger:
         )
         logger.addHandler(handler)
         logger.propagate = False
-    logger.setLevel(os.environ.get("UCXPY_LOG_LEVEL", "WARNING").upper())
+    level = os.environ.get("UCXPY_LOG_LEVEL", "WARNING")
+    try:
+        logger.setLevel(level.upper())
+    except ValueError:
+        raise ValueError(f"UCXPY_LOG_LEVEL is {level!r}; it must be a level of logging, as WARNING") from None
     return logger
 
 
