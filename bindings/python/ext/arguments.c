@@ -76,7 +76,7 @@ static bool names_no_argument(PyObject *type)
 
 int argument_wrong(const char *name)
 {
-    PyObject *type, *value, *traceback;
+    PyObject *type, *value, *traceback, *text;
 
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);
@@ -84,10 +84,15 @@ int argument_wrong(const char *name)
         PyErr_Restore(type, value, traceback);
         return -1;
     }
-    PyErr_Format(type, "%s: %S", name, value);
-    Py_DECREF(type);
+    text = PyUnicode_FromFormat("%s: %S", name, value);
+    /* With no exception set: what the traceback holds may run Python as it goes. */
     Py_XDECREF(value);
     Py_XDECREF(traceback);
+    if (text != NULL) {
+        PyErr_SetObject(type, text);
+        Py_DECREF(text);
+    }
+    Py_DECREF(type);
     return -1;
 }
 

@@ -49,7 +49,7 @@ static inline bool send_usual(struct endpoint *e, PyObject *const *args, Py_ssiz
     if (r == HWS_DONE) {
         *out = Py_NewRef((PyObject *)c->done);
     } else if (r < 0) {
-        raise_last(r);
+        *out = ends_here() ? NULL : raise_last(r);
     } else {
         c->spare = NULL;
         posting_lend(op, args[0]);

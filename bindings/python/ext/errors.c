@@ -31,6 +31,33 @@ static PyObject *build(int32_t code, const char *text, const hws_error *e)
         e->sys_errno, (unsigned long long)e->id);
 }
 
+static unsigned long ends_on; /* the thread on which Python ends; 0: it goes on. GIL */
+
+PyObject *py_ends(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    ends_on = PyThread_get_thread_ident();
+    Py_RETURN_NONE;
+}
+
+bool ends_here(void)
+{
+    PyObject *loop;
+    bool none;
+
+    if (ends_on == 0 || ends_on == PyThread_get_thread_ident()) {
+        return false;
+    }
+    loop = running_loop();
+    none = loop == Py_None;
+    Py_XDECREF(loop);
+    if (none) {
+        PyErr_SetNone(PyExc_SystemExit);
+    }
+    return none;
+}
+
 static PyObject *raise(PyObject *e)
 {
     if (e != NULL) {

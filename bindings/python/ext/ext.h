@@ -160,6 +160,13 @@ int errors_import(void);
 PyObject *raise_code(int32_t code, const char *text);
 /** Raise the last error of this thread. */
 PyObject *raise_last(int32_t code);
+/** ends(): Python ends on this thread, and closes what others still wait on. */
+PyObject *py_ends(PyObject *self, PyObject *unused);
+/**
+ * Whether this is another thread, that runs no loop: a daemon. SystemExit is set, which ends it without a word. A thread
+ * that reads a socket then never comes back, but what joins this one does.
+ */
+bool ends_here(void);
 /** The exception of a code, not raised. */
 PyObject *make_error(int32_t code, const char *text);
 /** A str of a text of the library's, which a peer or another program may have written: what is no UTF-8 is replaced. */

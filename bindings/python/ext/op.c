@@ -192,7 +192,7 @@ PyObject *op_posted(struct op *op, int32_t r)
     }
     if (r < 0) {
         Py_DECREF((PyObject *)op);
-        return raise_last(r);
+        return ends_here() ? NULL : raise_last(r);
     }
     if (op->result == RESULT_NONE && op->back == BACK_NONE) {
         struct op *done = op->core->done;

@@ -46,7 +46,9 @@ static PyObject *raise_failure(struct op *op)
         return e;
     }
     if (e != NULL) {
-        PyErr_SetObject((PyObject *)Py_TYPE(e), e);
+        if (!ends_here()) {
+            PyErr_SetObject((PyObject *)Py_TYPE(e), e);
+        }
         Py_DECREF(e);
     }
     return NULL;

@@ -96,7 +96,7 @@ async def test_atomics(pair, memory):
     assert await key.atomic("swap", 1) == 14
     with pytest.raises(hawser.InvalidError):
         await key.atomic("add", 1, 3)
-    with pytest.raises(KeyError):
+    with pytest.raises(ValueError, match="action"):
         key.atomic("divide", 1)
     del number
 

@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from conftest import run_script
 
 import hawser
 import hawser.sync
@@ -133,3 +134,42 @@ def test_iterating_a_listener_that_another_thread_closes():
         listener = hawser.sync.listen(host="127.0.0.1", worker=worker)
         threading.Timer(0.1, listener.close).start()
         assert list(listener) == []
+
+
+_DAEMON = """
+import sys, threading
+import hawser.sync
+
+listener = hawser.sync.listen(host="127.0.0.1")
+begun = threading.Event()
+kept = []
+
+def work():
+    ep = hawser.sync.connect("127.0.0.1", listener.port)
+    waits = {
+        "recv": lambda: ep.recv(bytearray(1)),
+        "recv of any length": ep.recv,
+        "recv_am": ep.recv_am,
+        "recv_multi": ep.recv_multi,
+        "accept": hawser.sync.listen(host="127.0.0.1").accept,
+        "send": lambda: ep.send(b"x"),
+    }
+    kept.extend((ep, waits))
+    try:
+        begun.set()
+        while True:
+            waits[sys.argv[1]]()
+    finally:
+        print("left")
+
+threading.Thread(target=work, daemon=True).start()
+ep = listener.accept()
+begun.wait()
+"""
+
+
+@pytest.mark.parametrize("call", ["recv", "recv of any length", "recv_am", "recv_multi", "accept", "send"])
+def test_daemon_threads_end_with_python_without_a_word(call):
+    """As those that read a socket; what they hold on to is let go, though."""
+    code, output = run_script(_DAEMON, call)
+    assert (code, output.removesuffix("left\n")) == (0, "")

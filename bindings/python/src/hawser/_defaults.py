@@ -48,6 +48,7 @@ at_exit: list[Callable[[], None]] = []
 
 def _close_defaults() -> None:
     global _context
+    _core.ends()
     with contextlib.suppress(_errors.ForkedError):  # a child of fork() that ends has nothing to close
         for close in at_exit:
             close()
