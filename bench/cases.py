@@ -2,7 +2,18 @@
 
 from against_raw import asleep, latency, plan, rate
 from harness import MIB
-from own_programs import allocations, credits, idle, instructions, memory, multi, second_thread, thousand, two_threads
+from own_programs import (
+    allocations,
+    credits,
+    idle,
+    instructions,
+    memory,
+    multi,
+    second_thread,
+    thousand,
+    thousands,
+    two_threads,
+)
 from through_python import (
     python_asleep,
     python_calls,
@@ -57,6 +68,7 @@ def cases(bench):
     yield "idle", idle, (), True
     yield "memory", memory, (), True
     yield "thousand", thousand, (), False
+    yield "thousands-tcp", thousands, (), True
     yield "allocations", allocations, (), True
     yield "python-calls", python_calls, (), True
     yield "python-await", python_latency(1.4, 100), ("await",), True

@@ -2,7 +2,7 @@
  * Many connections between two processes: what each costs in memory and descriptors, how long a
  * connect takes, what they cost while nothing happens, and what the idle ones cost the active one.
  *
- *     connections COUNT [RECEIVES] [IDLE_SECONDS] [PINGS] [GAP_MS]
+ *     connections COUNT [RECEIVES] [IDLE_SECONDS] [PINGS] [GAP_MS] [tcp]
  *
  * This process is the client; it starts the server, which is the same program, and directs it
  * through two pipes: one letter a command, one bench_usage or 8 bytes back.
@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,9 +28,12 @@ static void ask_report(int to, int from, struct crowd_report *r)
 static void connect_one(struct crowd *p, uint16_t port, uint64_t *ns)
 {
     uint64_t start = bench_now_ns();
+    hws_endpoint_opts opts = {.struct_size = sizeof opts,
+                              .flags = p->plan.tcp ? HWS_ENDPOINT_TCP_ONLY : 0};
     hws_id op, *endpoint = &p->endpoints[p->connected++];
 
-    bench_check(hws_connect(p->worker, "127.0.0.1", port, NULL, NULL, endpoint, &op), "connecting");
+    bench_check(hws_connect(p->worker, "127.0.0.1", port, &opts, NULL, endpoint, &op),
+                "connecting");
     bench_check(hws_wait(op, 60 * BENCH_SECOND, NULL), "connecting");
     *ns = bench_now_ns() - start;
 }
@@ -111,6 +115,22 @@ static void run(struct crowd *p, uint16_t port, int to, int from, struct measure
     m->crowded_ns = play(p, to, ns);
 }
 
+/* How long connecting took in the end and in the beginning, before all are put into the order of their times. */
+static void print_connects(uint64_t *ns, uint64_t count)
+{
+    uint64_t fifth = (count + 4) / 5, percents[] = {50, 99, 100};
+    uint64_t last = bench_percentile(ns + count - fifth, fifth, 50);
+    uint64_t first = bench_percentile(ns, fifth, 50);
+
+    for (int i = 0; i < 3; i++) {
+        percents[i] = bench_percentile(ns, count, (double)percents[i]);
+    }
+    printf(", \"connect_ns\": {\"p50\": %llu, \"p99\": %llu, \"max\": %llu, \"first_fifth\": %llu, "
+           "\"last_fifth\": %llu}",
+           (unsigned long long)percents[0], (unsigned long long)percents[1],
+           (unsigned long long)percents[2], (unsigned long long)first, (unsigned long long)last);
+}
+
 static void print(const struct crowd *p, struct measured *m)
 {
     hws_endpoint_info info = {.struct_size = sizeof info};
@@ -125,12 +145,7 @@ static void print(const struct crowd *p, struct measured *m)
     printf(", \"half_round_trip_ns\": {\"lone\": %llu, \"crowded\": %llu}",
            (unsigned long long)m->lone_ns, (unsigned long long)m->crowded_ns);
     if (more != 0) {
-        uint64_t max = bench_percentile(m->connect_ns + 1, more, 100);
-
-        printf(", \"connect_ns\": {\"p50\": %llu, \"p99\": %llu, \"max\": %llu}",
-               (unsigned long long)bench_percentile(m->connect_ns + 1, more, 50),
-               (unsigned long long)bench_percentile(m->connect_ns + 1, more, 99),
-               (unsigned long long)max);
+        print_connects(m->connect_ns + 1, more);
     }
     puts("}");
 }
@@ -167,12 +182,14 @@ int main(int argc, char **argv)
                               .receives = argument(argc, argv, 2, 1000),
                               .idle_seconds = argument(argc, argv, 3, 10),
                               .pings = argument(argc, argv, 4, 20000),
-                              .gap_ms = argument(argc, argv, 5, 20)};
+                              .gap_ms = argument(argc, argv, 5, 20),
+                              .tcp = argc > 6 && strcmp(argv[6], "tcp") == 0};
     int down[2], up[2];
     pid_t server;
 
     if (plan.count == 0 || pipe(down) != 0 || pipe(up) != 0) {
-        fputs("Usage: connections COUNT [RECEIVES] [IDLE_SECONDS] [PINGS] [GAP_MS]\n", stderr);
+        fputs("Usage: connections COUNT [RECEIVES] [IDLE_SECONDS] [PINGS] [GAP_MS] [tcp]\n",
+              stderr);
         return 2;
     }
     server = fork(); /* before anything of UCX exists */

@@ -19,6 +19,7 @@
 
 struct crowd_plan {
     uint64_t count, receives, idle_seconds, pings, gap_ms;
+    bool tcp; /* no shared memory */
 };
 
 /** One process: client or server. */

@@ -176,3 +176,16 @@ def thousand(bench):
         f"active one {crowded} ns, lone {lone}"
     )
     return text, ratio, "all, active <= 1.5", r["connections"] == count and ratio["median"] <= 1.5, r
+
+
+def thousands(bench):
+    """Over TCP, where one process has many: the last ones cost what the first ones did."""
+    count = 1000 if bench.quick else 4000
+    ratios, runs = [], []
+    for _ in range(3):
+        r = connections(bench, count, 0, 0, 0, 0, "tcp")
+        runs.append(r)
+        ratios.append(r["connect_ns"]["last_fifth"] / r["connect_ns"]["first_fifth"])
+    first, last = (statistics.median(r["connect_ns"][k] for r in runs) / 1e6 for k in ("first_fifth", "last_fifth"))
+    text = f"connect {last:.2f} ms among {count}, {first:.2f} among the first fifth"
+    return at_most(1.5, text, spread(ratios), {"runs": runs})
