@@ -10,8 +10,8 @@
 #define HWS_CORE_UWORKER_H
 
 #include "acceptor.h"
-#include "gate.h"
 #include "data_sockets.h"
+#include "gate.h"
 #include "half_made.h"
 #include "list.h"
 #include "pairing.h"
