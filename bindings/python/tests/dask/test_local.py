@@ -186,11 +186,6 @@ def program(*args, **options):
             raise
 
 
-def threads_of_workers(dask_scheduler):
-    """By name. A client's own list may be older than its connection's workers."""
-    return {worker.name: worker.nthreads for worker in dask_scheduler.workers.values()}
-
-
 def test_worker_and_config_programs(tmp_path):
     file = tmp_path / "scheduler.json"
     scheduler = ["distributed.cli.dask_scheduler", "--protocol", "ucx", "--port", "0", "--no-dashboard"]
@@ -200,7 +195,11 @@ def test_worker_and_config_programs(tmp_path):
     with program(*scheduler, "--scheduler-file", file), program(*worker) as process:
         with Client(scheduler_file=str(file), timeout=60) as client:
             client.wait_for_workers(2, timeout=90)
-            assert client.run_on_scheduler(threads_of_workers) == {"w-0": 1, "w-1": 1}
+            # The client's own list may be older than these workers. By value: the scheduler has no such module.
+            threads = client.run_on_scheduler(
+                lambda dask_scheduler: {w.name: w.nthreads for w in dask_scheduler.workers.values()}
+            )
+            assert threads == {"w-0": 1, "w-1": 1}
             assert int(pid_file.read_text()) == process.pid
             got = client.submit(sum, [1, 2], resources={"GPU": 1}, pure=False)
             assert got.result(timeout=60) == 3
