@@ -10,14 +10,23 @@
 
 #define ADDRESSES 32u
 
+/* The bytes of the address alone, and how many; 0 in other families than IPv4 and IPv6. */
+static size_t host_bytes(const struct sockaddr_storage *a, const void **at)
+{
+    if (a->ss_family == AF_INET6) {
+        *at = &((const struct sockaddr_in6 *)a)->sin6_addr;
+        return sizeof(struct in6_addr);
+    }
+    *at = &((const struct sockaddr_in *)a)->sin_addr;
+    return a->ss_family == AF_INET ? sizeof(struct in_addr) : 0;
+}
+
 void hws__address_host(const struct sockaddr_storage *a, char *text, size_t size)
 {
-    const void *in = a->ss_family == AF_INET
-                         ? (const void *)&((const struct sockaddr_in *)a)->sin_addr
-                         : (const void *)&((const struct sockaddr_in6 *)a)->sin6_addr;
+    const void *in;
 
     text[0] = '\0';
-    if (a->ss_family == AF_INET || a->ss_family == AF_INET6) {
+    if (host_bytes(a, &in) != 0) {
         inet_ntop(a->ss_family, in, text, (socklen_t)size);
     }
 }
@@ -43,15 +52,10 @@ void hws__address_text(const struct sockaddr_storage *a, char *text, size_t size
 
 bool hws__address_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
 {
-    if (a->ss_family != b->ss_family) {
-        return false;
-    }
-    if (a->ss_family == AF_INET6) {
-        return memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr,
-                      &((const struct sockaddr_in6 *)b)->sin6_addr, sizeof(struct in6_addr)) == 0;
-    }
-    return a->ss_family == AF_INET && ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
-                                          ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+    const void *x, *y;
+    size_t length = host_bytes(a, &x);
+
+    return length != 0 && length == host_bytes(b, &y) && memcmp(x, y, length) == 0;
 }
 
 bool hws__address_same(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
@@ -61,17 +65,13 @@ bool hws__address_same(const struct sockaddr_storage *a, const struct sockaddr_s
 
 int hws__address_order(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
 {
+    const void *x, *y;
+    size_t length = host_bytes(a, &x);
     int by_port = hws__address_port(a) - hws__address_port(b);
+    int by_family = a->ss_family - b->ss_family;
 
-    if (by_port != 0 || a->ss_family != b->ss_family) {
-        return by_port != 0 ? by_port : a->ss_family - b->ss_family;
-    }
-    if (a->ss_family == AF_INET6) {
-        return memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr,
-                      &((const struct sockaddr_in6 *)b)->sin6_addr, sizeof(struct in6_addr));
-    }
-    return memcmp(&((const struct sockaddr_in *)a)->sin_addr,
-                  &((const struct sockaddr_in *)b)->sin_addr, sizeof(struct in_addr));
+    (void)host_bytes(b, &y);
+    return by_port != 0 ? by_port : by_family != 0 ? by_family : memcmp(x, y, length);
 }
 
 socklen_t hws__address_length(const struct sockaddr_storage *a)

@@ -4,10 +4,9 @@
 /* TIMEOUT: 180 */
 #include "support/cases.h"
 #include "support/pair.h"
+#include "support/proc.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 
 #define MANY 1100
@@ -16,15 +15,6 @@
 
 static hws_id client[MANY], server[MANY];
 
-static int may_open(rlim_t files)
-{
-    struct rlimit limit;
-
-    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    limit.rlim_cur = files;
-    return files <= limit.rlim_max && setrlimit(RLIMIT_NOFILE, &limit) == 0;
-}
-
 CASE(all_are_made)
 {
     t_pair_opts opts = {.endpoint_flags = HWS_ENDPOINT_TCP_ONLY};
@@ -32,9 +22,8 @@ CASE(all_are_made)
     hws_id recv, send;
     t_pair pair;
 
-    if (!may_open(FILES)) {
-        t_skip("fewer than 8192 files may be open");
-        return;
+    if (t_limit(RLIMIT_NOFILE, FILES) < FILES) {
+        SKIP("fewer than %d files may be open", FILES);
     }
     t_pair_listen(&pair, &opts);
     for (int i = 0; i < MANY; i++) {

@@ -54,13 +54,14 @@ uint64_t t_fd_lowest_free(void)
     return (uint64_t)fd;
 }
 
-void t_limit(int what, uint64_t value)
+uint64_t t_limit(int what, uint64_t value)
 {
     struct rlimit l;
 
     CHECK_EQ(getrlimit(what, &l), 0);
     l.rlim_cur = value < l.rlim_max ? value : l.rlim_max;
     CHECK_EQ(setrlimit(what, &l), 0);
+    return l.rlim_cur;
 }
 
 uint64_t t_map_count(void)

@@ -10,8 +10,8 @@
 uint64_t t_fd_count(void);
 /* As a limit it leaves no descriptor, whatever lies above. */
 uint64_t t_fd_lowest_free(void);
-/* The soft limit RLIMIT_*, the hard one at most. */
-void t_limit(int what, uint64_t value);
+/* The soft limit RLIMIT_*, the hard one at most; what it is now. */
+uint64_t t_limit(int what, uint64_t value);
 uint64_t t_map_count(void);
 uint64_t t_rss_kib(void);
 uint64_t t_thread_count(void);

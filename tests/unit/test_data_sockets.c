@@ -9,15 +9,34 @@
 #include "data_sockets.h"
 #include "one_connection.h"
 
+/* As in UCX: the worker's epoll set watches the transports' ones, and these the sockets. */
+static int outer, inner;
 static struct hws__data_sockets list;
 
-static void forget(void)
+static void watch(int set, int fd)
+{
+    struct epoll_event e = {.events = EPOLLIN};
+
+    cr_assert_eq(epoll_ctl(set, EPOLL_CTL_ADD, fd, &e), 0);
+}
+
+static void setup(void)
+{
+    t_listen();
+    outer = epoll_create1(0);
+    inner = epoll_create1(0);
+    watch(outer, inner);
+}
+
+static void teardown(void)
 {
     hws__data_sockets_free(&list);
+    close(inner);
+    close(outer);
     t_stop_listening();
 }
 
-TestSuite(data_sockets, .init = t_listen, .fini = forget);
+TestSuite(data_sockets, .init = setup, .fini = teardown);
 
 static int tcp_option(int fd, int name)
 {
@@ -42,43 +61,32 @@ Test(data_sockets, keepalive_of_others_is_left_alone)
 {
     const int on = 1, idle = 77;
     int client, accepted = t_connect_one(&client);
-    int outer = epoll_create1(0), inner = epoll_create1(0);
-    struct epoll_event e = {.events = EPOLLIN};
 
     setsockopt(accepted, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
     setsockopt(accepted, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    cr_assert_eq(epoll_ctl(inner, EPOLL_CTL_ADD, accepted, &e), 0);
-    cr_assert_eq(epoll_ctl(outer, EPOLL_CTL_ADD, inner, &e), 0);
+    watch(inner, accepted);
     hws__data_sockets_watch(&list, outer, &hws__silence_default);
     cr_assert_eq(tcp_option(accepted, TCP_KEEPIDLE), 77);
-    close(inner);
-    close(outer);
     close(client);
     close(accepted);
 }
 
-/* UCX: the worker's epoll set watches the transports' ones, and these the sockets. */
 Test(data_sockets, keepalive_reaches_the_tcp_sockets_of_a_worker)
 {
     int client, accepted = t_connect_one(&client), pipes[2];
-    int outer = epoll_create1(0), inner = epoll_create1(0);
-    struct epoll_event e = {.events = EPOLLIN};
 
     cr_assert_eq(pipe(pipes), 0);
-    cr_assert_eq(epoll_ctl(inner, EPOLL_CTL_ADD, accepted, &e), 0);
-    cr_assert_eq(epoll_ctl(inner, EPOLL_CTL_ADD, pipes[0], &e), 0);
-    cr_assert_eq(epoll_ctl(outer, EPOLL_CTL_ADD, inner, &e), 0);
-    cr_assert_eq(epoll_ctl(outer, EPOLL_CTL_ADD, pipes[0], &e), 0);
+    watch(inner, accepted);
+    watch(inner, pipes[0]);
+    watch(outer, pipes[0]);
     hws__data_sockets_watch(&list, outer, &hws__silence_default);
     cr_assert_eq(tcp_option(accepted, TCP_KEEPIDLE), 1);
     cr_assert_eq(tcp_option(accepted, TCP_KEEPINTVL), 1);
     cr_assert_eq(tcp_option(accepted, TCP_KEEPCNT), 4);
     cr_assert_eq(keepalive(accepted), 1);
     cr_assert_eq(keepalive(client), 0, "others are left alone");
-    close(inner);
-    close(outer);
     hws__data_sockets_watch(&list, -1, &hws__silence_default);
-    hws__data_sockets_watch(&list, outer, &hws__silence_default);
+    cr_assert_eq(list.n, 0);
     close(client);
     close(accepted);
 }
@@ -86,16 +94,11 @@ Test(data_sockets, keepalive_reaches_the_tcp_sockets_of_a_worker)
 Test(data_sockets, within_one_host_the_kernel_asks_more_often)
 {
     int client, accepted = t_connect_from(INADDR_LOOPBACK, &client);
-    int outer = epoll_create1(0), inner = epoll_create1(0);
-    struct epoll_event e = {.events = EPOLLIN};
 
-    cr_assert_eq(epoll_ctl(inner, EPOLL_CTL_ADD, accepted, &e), 0);
-    cr_assert_eq(epoll_ctl(outer, EPOLL_CTL_ADD, inner, &e), 0);
+    watch(inner, accepted);
     hws__data_sockets_watch(&list, outer, &hws__silence_default);
     cr_assert_eq(tcp_option(accepted, TCP_KEEPIDLE), 1);
     cr_assert_eq(tcp_option(accepted, TCP_KEEPCNT), 4);
-    close(inner);
-    close(outer);
     close(client);
     close(accepted);
 }
@@ -104,12 +107,9 @@ Test(data_sockets, within_one_host_the_kernel_asks_more_often)
 Test(data_sockets, a_number_that_another_has_now_is_left_alone)
 {
     int client, accepted = t_connect_one(&client), pipes[2];
-    int outer = epoll_create1(0), inner = epoll_create1(0);
-    struct epoll_event e = {.events = EPOLLIN};
     char byte = 'x';
 
-    cr_assert_eq(epoll_ctl(inner, EPOLL_CTL_ADD, accepted, &e), 0);
-    cr_assert_eq(epoll_ctl(outer, EPOLL_CTL_ADD, inner, &e), 0);
+    watch(inner, accepted);
     hws__data_sockets_watch(&list, outer, &hws__silence_default);
     cr_assert_eq(list.n, 1);
     cr_assert_eq(pipe(pipes), 0);
@@ -119,8 +119,6 @@ Test(data_sockets, a_number_that_another_has_now_is_left_alone)
     cr_assert_eq(read(accepted, &byte, 1), 1);
     hws__data_sockets_watch(&list, outer, &hws__silence_default);
     cr_assert_eq(list.n, 0);
-    close(inner);
-    close(outer);
     close(client);
     close(accepted);
 }
@@ -129,12 +127,9 @@ Test(data_sockets, a_number_that_another_has_now_is_left_alone)
 Test(data_sockets, a_peer_that_reads_nothing_is_not_lost, .timeout = 60)
 {
     int client, accepted = t_connect_one(&client);
-    int outer = epoll_create1(0), inner = epoll_create1(0);
-    struct epoll_event e = {.events = EPOLLIN};
     static char data[1 << 16];
 
-    cr_assert_eq(epoll_ctl(inner, EPOLL_CTL_ADD, client, &e), 0);
-    cr_assert_eq(epoll_ctl(outer, EPOLL_CTL_ADD, inner, &e), 0);
+    watch(inner, client);
     hws__data_sockets_watch(&list, outer, &hws__silence_default);
     cr_assert_neq(hws__data_sockets_end_lost(&list, &hws__silence_default, false), HWS__LOOK_SOON,
                   "nothing is on its way");
@@ -152,8 +147,6 @@ Test(data_sockets, a_peer_that_reads_nothing_is_not_lost, .timeout = 60)
         hws__data_sockets_end_lost(&list, &hws__silence_default, true);
     }
     cr_assert_gt(send(client, data, 1, MSG_DONTWAIT | MSG_NOSIGNAL), 0, "shut down");
-    close(inner);
-    close(outer);
     close(client);
     close(accepted);
 }

@@ -15,7 +15,7 @@
 
 TestSuite(sockets, .init = t_listen, .fini = t_stop_listening);
 
-/* Those of the list that are on the listener's t_port. */
+/* Those of the list that are on the listener's port. */
 static size_t accepted_ones(const struct hws__connections *list,
                             const struct hws__connected **first)
 {

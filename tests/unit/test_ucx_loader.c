@@ -12,6 +12,7 @@
 
 #include "hawser.h"
 #include "support/guide.h"
+#include "support/proc.h"
 #include "ucx_loader.h"
 
 static const char *error_text(void)
@@ -234,21 +235,11 @@ Test(ucx_loader, variables_of_the_user_stay, .init = find_copies)
     cr_assert_str_eq(getenv("UCX_VFS_ENABLE"), "n");
 }
 
-/* So many files may be open from now on; 0: not here. */
-static int allow_files(rlim_t count)
-{
-    struct rlimit limit;
-
-    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    limit.rlim_cur = count;
-    return count <= limit.rlim_max && setrlimit(RLIMIT_NOFILE, &limit) == 0;
-}
-
 /* UCX's room for events with so many files; null: UCX's own. */
 static const char *events_with(rlim_t files)
 {
     unsetenv("UCX_ASYNC_MAX_EVENTS");
-    if (!allow_files(files))
+    if (t_limit(RLIMIT_NOFILE, files) != files)
         cr_skip_test("the limit of open files is lower");
     cr_assert_eq(hws__ucx_load(NULL), 0, "%s", error_text());
     return getenv("UCX_ASYNC_MAX_EVENTS");
@@ -290,8 +281,8 @@ Test(ucx_loader, every_variable_that_is_set_is_in_the_guide, .init = find_copies
     if (guide == NULL)
         cr_skip_test("run by ctest, which tells where the sources are");
     forget_variables_of_ucx();
-    if (!allow_files(16384))
-        allow_files(1024);
+    if (t_limit(RLIMIT_NOFILE, 16384) < 16384)
+        t_limit(RLIMIT_NOFILE, 1024);
     cr_assert_eq(hws__ucx_load(NULL), 0, "%s", error_text());
     for (size_t i = 0; environ[i] != NULL; i++) {
         const int name = (int)strcspn(environ[i], "=");

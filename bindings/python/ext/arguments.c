@@ -189,17 +189,17 @@ static int parse_one(PyObject *o, char kind, void *out)
     }
 }
 
-/* One "name:kind" of the list, which is moved past it. Names are short. */
-static char next_name(const char **list, char name[32])
+/* What is wrong with the argument whose "name:kind" begins here; null: it is missing. */
+static int wrong(const char *entry, PyObject *given)
 {
-    size_t length = strcspn(*list, ":");
-    char kind = (*list)[length + 1];
+    char name[32];
 
-    memcpy(name, *list, length);
-    name[length] = 0;
-    *list += length + 2;
-    *list += strspn(*list, " ");
-    return kind;
+    PyOS_snprintf(name, sizeof name, "%.*s", (int)strcspn(entry, ":"), entry);
+    if (given != NULL) {
+        return argument_wrong(name);
+    }
+    PyErr_Format(PyExc_TypeError, "the argument %s is missing", name);
+    return -1;
 }
 
 int parse(PyObject *args, const char *list, ...)
@@ -210,14 +210,13 @@ int parse(PyObject *args, const char *list, ...)
 
     va_start(out, list);
     while (r == 0 && *list != 0) {
-        char name[32], kind = next_name(&list, name);
+        const char *kind = strchr(list, ':') + 1;
+        PyObject *o = i < given ? PyTuple_GetItem(args, i++) : NULL;
 
-        if (i >= given) {
-            PyErr_Format(PyExc_TypeError, "the argument %s is missing", name);
-            r = -1;
-        } else if (parse_one(PyTuple_GetItem(args, i++), kind, va_arg(out, void *)) < 0) {
-            r = argument_wrong(name);
+        if (o == NULL || parse_one(o, *kind, va_arg(out, void *)) < 0) {
+            r = wrong(list, o);
         }
+        list = kind + 1 + strspn(kind + 1, " ");
     }
     va_end(out);
     return r;

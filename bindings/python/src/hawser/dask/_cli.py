@@ -13,7 +13,6 @@ from typing import Any
 
 import click
 import dask
-from dask.utils import parse_timedelta
 from distributed import Client, Nanny
 from distributed.comm.addressing import get_address_host_port
 from distributed.preloading import validate_preload_argv
@@ -22,6 +21,7 @@ from distributed.utils import import_term
 from distributed.worker_memory import parse_memory_limit
 
 from ._initialize import initialize
+from ._setting import parse_seconds
 from ._worker_options import GPU_OPTIONS, device_store, machine
 
 log = logging.getLogger("hawser.dask")
@@ -133,10 +133,10 @@ def _with_causes(error: BaseException) -> str:
 
 
 def _seconds(text: str | None) -> float | None:
-    try:
-        return None if text is None else parse_timedelta(text)
-    except (LookupError, ValueError):
-        raise click.BadParameter(f"{text!r} is not a time, as 30s", param_hint="--death-timeout") from None
+    seconds = None if text is None else parse_seconds(text)
+    if text is not None and seconds is None:
+        raise click.BadParameter(f"{text!r} is not a time, as 30s", param_hint="--death-timeout")
+    return seconds
 
 
 def _resources(text: str) -> dict[str, float]:

@@ -51,8 +51,8 @@ def byte_count(key: str) -> int | None:
     return n
 
 
-def _seconds(value: Any) -> float | None:
-    """None: it is no time."""
+def parse_seconds(value: Any) -> float | None:
+    """Of a time as Dask writes it, "5s" or a number; None: it is none."""
     try:
         return float(parse_timedelta(value, default="seconds"))
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
@@ -64,7 +64,7 @@ def seconds(key: str) -> float | None:
     value = setting(key)
     if value is None:
         return None
-    n = _seconds(value)
+    n = parse_seconds(value)
     if n is None or not 0 < n < 1e9:
         raise _wrong(key, value, 'a time above 0, as "5s"')
     return n
@@ -74,7 +74,7 @@ def tcp_timeout() -> float:
     """Seconds that the kernel would wait for a silent peer over tcp. Raises ValueError."""
     key = "distributed.comm.timeouts.tcp"
     value = dask.config.get(key, None)
-    n = 30.0 if value is None else _seconds(value)
+    n = 30.0 if value is None else parse_seconds(value)
     if n is None or not -1e9 < n < 1e9:  # Dask takes what is too short for 2 s
         raise ValueError(f'{key} is {value!r}; it must be a time, as "30s"')
     return n
