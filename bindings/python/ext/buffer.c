@@ -1,5 +1,6 @@
 /* Memory of the library as a Python buffer; it goes back when the object is gone. */
 #include "ext.h"
+#include <structmember.h>
 
 PyTypeObject *buffer_type;
 
@@ -8,6 +9,7 @@ struct buffer {
     hws_id id;
     void *data;
     Py_ssize_t length;
+    PyObject *weak;
     bool rndv;
 };
 
@@ -21,6 +23,7 @@ PyObject *buffer_new(struct core *c, hws_id id, const void *data, uint64_t lengt
     }
     core_ref(c);
     b->core = c;
+    b->weak = NULL;
     b->id = id;
     b->data = (void *)(uintptr_t)data;
     b->length = (Py_ssize_t)length;
@@ -33,6 +36,9 @@ static void buffer_dealloc(PyObject *self)
     struct buffer *b = (struct buffer *)(void *)self;
     PyTypeObject *type = Py_TYPE(self);
 
+    if (b->weak != NULL) {
+        PyObject_ClearWeakRefs(self);
+    }
     hws_close(b->id);
     core_unref(b->core);
     PyObject_Free(self);
@@ -143,7 +149,11 @@ int buffer_import(PyObject *module)
         {"id", get_id, NULL, "Id of the buffer.", NULL},
         {"pending", get_rndv, NULL, "True while the data is still at the sender.", NULL},
         {NULL, NULL, NULL, NULL, NULL}};
+    static PyMemberDef fields[] = {
+        {"__weaklistoffset__", T_PYSSIZET, offsetof(struct buffer, weak), READONLY, NULL},
+        {NULL, 0, 0, 0, NULL}};
     static PyType_Slot slots[] = {{Py_tp_dealloc, buffer_dealloc},
+                                  {Py_tp_members, fields},
                                   {Py_tp_repr, buffer_repr},
                                   {Py_bf_getbuffer, buffer_get},
                                   {Py_bf_releasebuffer, buffer_let_go},

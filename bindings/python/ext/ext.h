@@ -130,6 +130,7 @@ struct op {
     PyObject *callback, *context;
     PyObject *more;                    /* further callbacks: list of (callback, context) */
     PyObject *message;                 /* what cancel() was given, or null */
+    PyObject *weak;                    /* weak references to it */
     uint64_t deadline;                 /* now_ns() then; 0: none */
     struct op *late_next, **late_link; /* in the binding's list; null: in none */
     PyObject

@@ -4,6 +4,7 @@
  */
 #include "op.h"
 #include <stdlib.h>
+#include <structmember.h>
 
 static PyTypeObject *segments_type;
 
@@ -13,6 +14,7 @@ struct segments {
     hws_id id;                      /* 0 once fetched or dropped */
     const hws_multi_detail *detail; /* the library's, while `id` lives */
     PyObject *lengths;
+    PyObject *weak;
     bool pending;
 };
 
@@ -191,6 +193,7 @@ PyObject *segments_new(struct op *op)
     s->id = op->multi_id;
     s->detail = detail;
     s->pending = false;
+    s->weak = NULL;
     if ((s->lengths = PyTuple_New((Py_ssize_t)detail->count)) == NULL) {
         Py_DECREF((PyObject *)s);
         return NULL;
@@ -396,6 +399,9 @@ static void segments_dealloc(PyObject *self)
     struct segments *s = (struct segments *)(void *)self;
     PyTypeObject *type = Py_TYPE(self);
 
+    if (s->weak != NULL) {
+        PyObject_ClearWeakRefs(self);
+    }
     segments_drop(s);
     core_unref(s->core);
     Py_XDECREF(s->lengths);
@@ -423,7 +429,11 @@ int multi_import(PyObject *module)
         {"kinds", get_kinds, NULL, "Kind of memory of each segment, at the sender.", NULL},
         {"pending", get_pending, NULL, "True if some of the data is still at the sender.", NULL},
         {NULL, NULL, NULL, NULL, NULL}};
+    static PyMemberDef fields[] = {
+        {"__weaklistoffset__", T_PYSSIZET, offsetof(struct segments, weak), READONLY, NULL},
+        {NULL, 0, 0, 0, NULL}};
     static PyType_Slot slots[] = {{Py_tp_dealloc, segments_dealloc},
+                                  {Py_tp_members, fields},
                                   {Py_tp_repr, segments_repr},
                                   {Py_tp_methods, methods},
                                   {Py_tp_getset, members},

@@ -51,6 +51,9 @@ struct op *op_new(struct core *c, enum result result)
 /* All that it holds, but for its core. */
 static void drop(struct op *op)
 {
+    if (op->weak != NULL) {
+        PyObject_ClearWeakRefs((PyObject *)op);
+    }
     if ((op->result == RESULT_MESSAGE || op->multi != NULL) && op_return(op, true) < 0) {
         PyErr_WriteUnraisable(NULL);
     }
@@ -75,8 +78,8 @@ static inline bool holds_nothing(const struct op *op)
 {
     return ((uintptr_t)op->keep | (uintptr_t)op->owner | (uintptr_t)op->loop |
             (uintptr_t)op->callback | (uintptr_t)op->text | (uintptr_t)op->ucp |
-            (uintptr_t)op->untaken | (uintptr_t)op->message | (uintptr_t)op->multi |
-            (uintptr_t)op->late_link | (uintptr_t)op->has_view |
+            (uintptr_t)op->untaken | (uintptr_t)op->message | (uintptr_t)op->weak |
+            (uintptr_t)op->multi | (uintptr_t)op->late_link | (uintptr_t)op->has_view |
             (uintptr_t)(op->result == RESULT_MESSAGE)) == 0;
 }
 

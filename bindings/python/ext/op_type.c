@@ -6,6 +6,7 @@
 #include "ucp.h"
 
 #include <string.h>
+#include <structmember.h>
 
 PyTypeObject *op_type;
 
@@ -181,7 +182,12 @@ static PyGetSetDef members[] = {
     {"status", get_status, NULL, "0 or a negative code, once it has ended.", NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
+static PyMemberDef fields[] = {
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(struct op, weak), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL}};
+
 static PyType_Slot slots[] = {{Py_tp_dealloc, op_dealloc},
+                              {Py_tp_members, fields},
                               {Py_tp_repr, op_repr},
                               {Py_tp_methods, methods},
                               {Py_tp_getset, members},

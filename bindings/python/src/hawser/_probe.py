@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Probed:
     """A message that has arrived: length in bytes, tag, endpoint it came from."""
 
-    __slots__ = ("endpoint", "length", "pending", "tag")
+    __slots__ = ("__weakref__", "endpoint", "length", "pending", "tag")
 
     def __init__(self, length: int, tag: int, endpoint: Any, pending: bool) -> None:
         self.length = length
