@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import logging
 import math
 import os
 import weakref
 from collections.abc import Callable
-from operator import index
 from typing import Any
 
 from hawser import _core
+from hawser._check import function, one
 from hawser._connect import connect as _connect
 from hawser._unique import Unique
 
@@ -20,7 +21,7 @@ from . import comm
 from ._endpoint import Endpoint
 from ._handshake import CtrlMsg, agree_on_tags
 from ._libs import ucx_api
-from ._libs._request import view_of
+from ._libs._request import tag_number, view_of
 from ._libs.arr import Array
 from ._libs.exceptions import ErrorCode, HawserError, check_short, translate
 from ._libs.utils import nvtx_annotate
@@ -45,7 +46,7 @@ async def _listener_handler_coroutine(
     endpoint = await _introduce(ctx, ep, "send")
     endpoint._log_made("_listener_handler() server")
     del ctx, ep
-    if asyncio.iscoroutinefunction(func):
+    if inspect.iscoroutinefunction(func):
         await func(endpoint)
     else:
         func(endpoint)
@@ -117,7 +118,7 @@ def _speaks_ucxpy(wire: str | None) -> bool:
 def _seconds(connect_timeout: float | None) -> float:
     """The connect timeout; where the program gives none, $UCXPY_CONNECT_TIMEOUT, or else 5 s, is it."""
     given = os.environ.get("UCXPY_CONNECT_TIMEOUT", 5) if connect_timeout is None else connect_timeout
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, TypeError, OverflowError):
         seconds = float(given)
         if not math.isnan(seconds):
             return seconds
@@ -164,9 +165,10 @@ class ApplicationContext(Unique):
         endpoint_error_handling: bool = True,
     ) -> Listener:
         """Listen; see the module's create_listener()."""
+        function("callback_func", callback_func)
+        port = ucx_api.check_port(port)
+        endpoint_error_handling = bool(endpoint_error_handling)
         self.continuous_ucx_progress()
-        if port is None:
-            port = 0
         logger.info("create_listener() - Start listening on port %d", port)
         return Listener(
             ucx_api.UCXListener(
@@ -186,6 +188,7 @@ class ApplicationContext(Unique):
     async def create_endpoint(self, ip_address: str, port: int, endpoint_error_handling: bool = True) -> Endpoint:
         """Connect; see the module's create_endpoint()."""
         ucx_api.check_port(port)
+        endpoint_error_handling = bool(endpoint_error_handling)
         self.continuous_ucx_progress()
         async with self._turn():
             return await self._connect(ip_address, port, endpoint_error_handling)
@@ -229,6 +232,7 @@ class ApplicationContext(Unique):
                 event_loop = asyncio.get_running_loop()
             except RuntimeError:
                 return  # the first await in a loop binds it
+        one("event_loop", event_loop, asyncio.AbstractEventLoop)  # type: ignore[type-abstract]
         self.progress_tasks[:] = [t for t in self.progress_tasks if not t.event_loop.is_closed()]
         if any(task.event_loop is event_loop for task in self.progress_tasks):
             return
@@ -266,13 +270,13 @@ class ApplicationContext(Unique):
     def register_am_allocator(self, allocator: Callable[[int], Any], allocator_type: str) -> None:
         """See the module's register_am_allocator()."""
         kinds = {"host": ucx_api.AllocatorType.HOST, "cuda": ucx_api.AllocatorType.CUDA}
-        kind = kinds.get(allocator_type, ucx_api.AllocatorType.UNSUPPORTED)
+        kind = kinds.get(one("allocator_type", allocator_type, str), ucx_api.AllocatorType.UNSUPPORTED)
         self.worker.register_am_allocator(allocator, kind)
 
     @nvtx_annotate("UCXPY_WORKER_RECV", color="red", domain="ucxpy")
     async def recv(self, buffer: Any, tag: int) -> bool:
         """Receive a message of any peer; `tag` is used as it is."""
-        tag = index(tag)
+        tag = tag_number(tag)
         wanted = Array(buffer) if not isinstance(buffer, Array) else buffer
         name = f"[Worker Recv #000] tag: {tag:#x}, nbytes: {wanted.nbytes}, type: {type(wanted.obj)}"
         try:
@@ -287,7 +291,8 @@ class Listener(Unique):
     """Listens until it is closed or nothing refers to it; the accepted endpoints live on."""
 
     def __init__(self, backend: ucx_api.UCXListener, ctx: ApplicationContext | None = None) -> None:
-        assert backend.initialized
+        if not one("backend", backend, ucx_api.UCXListener).initialized:
+            raise ValueError("backend: the listener is closed")
         self._b = backend
         self._ctx = ctx
 

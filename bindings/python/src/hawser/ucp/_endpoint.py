@@ -9,15 +9,16 @@ import logging
 import weakref
 from collections.abc import Callable
 from functools import lru_cache, partial
-from operator import index
 from typing import TYPE_CHECKING, Any
 
 from hawser import _core
+from hawser._check import function, integer, one
 
 from . import comm
 from ._handshake import CtrlMsg
 from ._libs import ucx_api
 from ._libs._endpoint import AM_ID
+from ._libs._request import tag_number
 from ._libs.arr import Array
 from ._libs.exceptions import LOST, HawserError, UCXPeerLost, check_short, too_short, translate, translate_receive
 from .exceptions import UCXCanceled, UCXCloseError, UCXError
@@ -57,7 +58,7 @@ class Endpoint(_core.UcpEndpoint):
     def __init__(
         self, endpoint: ucx_api.UCXEndpoint, ctx: ApplicationContext, tags: dict[str, int] | None = None
     ) -> None:
-        self._ep: ucx_api.UCXEndpoint | None = endpoint
+        self._ep: ucx_api.UCXEndpoint | None = one("endpoint", endpoint, ucx_api.UCXEndpoint)
         self._uid = endpoint.handle
         self._hawser = endpoint._endpoint
         self._ctx: ApplicationContext | None = ctx
@@ -149,7 +150,10 @@ class Endpoint(_core.UcpEndpoint):
     # ---- Tags ----
 
     def _hashed(self, tag: Any) -> tuple[int, int]:
-        found = self._hashes.get(tag)
+        try:
+            found = self._hashes.get(tag)
+        except TypeError as e:
+            raise TypeError(f"tag: {e}") from None
         if found is None:
             if len(self._hashes) >= _KEEP:
                 self._hashes.clear()
@@ -160,7 +164,7 @@ class Endpoint(_core.UcpEndpoint):
     def _tag(self, tag: Any, force_tag: bool, receive: int) -> int:
         """The tag on the wire; receive: 0 to send, 1 to receive."""
         if force_tag and tag is not None:
-            return index(tag)
+            return tag_number(tag)
         if self._tags is None:
             raise ValueError("This endpoint has no tags of its own: give an int as tag, and force_tag=True")
         if tag is None:
@@ -221,14 +225,15 @@ class Endpoint(_core.UcpEndpoint):
         wire = self._msg_send if tag is None and not force_tag and self._tags else self._tag(tag, force_tag, 0)
         if type(buffer) is Array:
             buffer = buffer.source
-        self._send_count += 1
         try:
-            return hawser.send(buffer, wire), wire, buffer
+            operation = hawser.send(buffer, wire)
         except HawserError as e:
-            self._send_failed(e, wire, buffer)
+            self._send_failed(e, self._send_count, wire, buffer)
             return None, wire, buffer
         except BufferError as e:
             raise self._bad_memory(buffer, False) from e
+        self._send_count += 1  # of what was refused the peer would wait for one message too many
+        return operation, wire, buffer
 
     async def _ended(self, operation: _core.Operation[Any] | None, wire: int, buffer: Any) -> bool | None:
         """Await what was posted."""
@@ -237,7 +242,7 @@ class Endpoint(_core.UcpEndpoint):
         try:
             await self._sent(operation)
         except HawserError as e:
-            self._send_failed(e, wire, buffer)
+            self._send_failed(e, self._send_count - 1, wire, buffer)
             return None
         return True
 
@@ -249,8 +254,8 @@ class Endpoint(_core.UcpEndpoint):
         finally:
             self._sending.discard(operation)
 
-    def _send_failed(self, e: HawserError, wire: int, buffer: Any) -> None:
-        error = self._send_failure(e, self._describe("Send", self._send_count - 1, wire, buffer))
+    def _send_failed(self, e: HawserError, number: int, wire: int, buffer: Any) -> None:
+        error = self._send_failure(e, self._describe("Send", number, wire, buffer))
         if error is not None:
             raise error from e
 
@@ -342,11 +347,13 @@ class Endpoint(_core.UcpEndpoint):
         self._check_open()
         buffer = _is_array(buffer)
         header = b"\1\0\0\0" if hasattr(buffer, "__cuda_array_interface__") else b"\0\0\0\0"
-        self._send_count += 1
+        number = self._send_count
         try:
-            await self._sent(self._hawser.send_am(buffer, AM_ID, header))
+            operation = self._hawser.send_am(buffer, AM_ID, header)
+            self._send_count += 1
+            await self._sent(operation)
         except HawserError as e:
-            self._send_failed(e, 0, buffer)
+            self._send_failed(e, number, 0, buffer)
             return None
         except BufferError as e:
             raise self._bad_memory(buffer, False) from e
@@ -395,6 +402,7 @@ class Endpoint(_core.UcpEndpoint):
 
     async def recv_obj(self, tag: Any = None, allocator: Callable[[int], Any] = bytearray) -> Any:
         """Receive what send_obj() sends, into what `allocator(bytes)` gives."""
+        function("allocator", allocator)
         nbytes = array.array("Q", [0])
         await self.recv(nbytes, tag=tag)
         obj = allocator(nbytes[0])
@@ -429,6 +437,7 @@ class Endpoint(_core.UcpEndpoint):
 
     def close_after_n_recv(self, n: int, count_from_ep_creation: bool = False) -> None:
         """Close once `n` more messages are received, or `n` in all."""
+        n = integer("n", n)
         if not count_from_ep_creation:
             n += self._finished_recv_count
         limit = self._close_after_n_recv

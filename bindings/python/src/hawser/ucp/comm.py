@@ -7,6 +7,8 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+from hawser._check import one
+
 from ._libs import arr, ucx_api
 from ._libs._endpoint import UNTAKEN
 from .utils import get_event_loop
@@ -24,13 +26,26 @@ def _cb_func(request: Any, exception: Exception | None, event_loop: Any, future:
 def _call_ucx_api(
     worker: Any, event_loop: asyncio.AbstractEventLoop | None, func: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> asyncio.Future[bool]:
-    event_loop = event_loop or get_event_loop()
-    future: asyncio.Future[bool] = event_loop.create_future()
+    future: asyncio.Future[bool] = _usable(event_loop).create_future()
+    event_loop = future.get_loop()
     request = func(*args, cb_func=_cb_func, cb_args=(event_loop, future), **kwargs)
     if request is None and not future.done():
         future.set_result(True)
     _watch(worker)
     return future
+
+
+def _usable(event_loop: asyncio.AbstractEventLoop | None) -> asyncio.AbstractEventLoop:
+    """The loop to tell of the end. Raises TypeError, RuntimeError: what comes for a closed one would be lost."""
+    if event_loop is None:
+        return get_event_loop()
+    if one("event_loop", event_loop, asyncio.AbstractEventLoop).is_closed():  # type: ignore[type-abstract]
+        raise RuntimeError("event_loop: it is closed")
+    return event_loop
+
+
+def _worker_of(ep: Any) -> Any:
+    return one("ep", ep, ucx_api.UCXEndpoint).worker
 
 
 def _watch(worker: Any) -> None:
@@ -42,28 +57,28 @@ def tag_send(
     ep: Any, buffer: arr.Array, nbytes: int, tag: int, name: str = "tag_send", event_loop: Any = None
 ) -> asyncio.Future[bool]:
     """Send a tagged message."""
-    return _call_ucx_api(ep.worker, event_loop, ucx_api.tag_send_nb, ep, buffer, nbytes, tag, name=name)
+    return _call_ucx_api(_worker_of(ep), event_loop, ucx_api.tag_send_nb, ep, buffer, nbytes, tag, name=name)
 
 
 def stream_send(
     ep: Any, buffer: arr.Array, nbytes: int, name: str = "stream_send", event_loop: Any = None
 ) -> asyncio.Future[bool]:
     """Send bytes on the stream."""
-    return _call_ucx_api(ep.worker, event_loop, ucx_api.stream_send_nb, ep, buffer, nbytes, name=name)
+    return _call_ucx_api(_worker_of(ep), event_loop, ucx_api.stream_send_nb, ep, buffer, nbytes, name=name)
 
 
 def am_send(
     ep: Any, buffer: arr.Array, nbytes: int, name: str = "am_send", event_loop: Any = None
 ) -> asyncio.Future[bool]:
     """Send an active message."""
-    return _call_ucx_api(ep.worker, event_loop, ucx_api.am_send_nbx, ep, buffer, nbytes, name=name)
+    return _call_ucx_api(_worker_of(ep), event_loop, ucx_api.am_send_nbx, ep, buffer, nbytes, name=name)
 
 
 def tag_recv(
     obj: Any, buffer: arr.Array, nbytes: int, tag: int, name: str = "tag_recv", event_loop: Any = None
 ) -> asyncio.Future[bool]:
     """Receive a tagged message; obj: an endpoint or a worker."""
-    worker, ep = (obj, None) if isinstance(obj, ucx_api.UCXWorker) else (obj.worker, obj)
+    worker, ep = (obj, None) if isinstance(obj, ucx_api.UCXWorker) else (_worker_of(obj), obj)
     return _call_ucx_api(worker, event_loop, ucx_api.tag_recv_nb, worker, buffer, nbytes, tag, name=name, ep=ep)
 
 
@@ -71,13 +86,13 @@ def stream_recv(
     ep: Any, buffer: arr.Array, nbytes: int, name: str = "stream_recv", event_loop: Any = None
 ) -> asyncio.Future[bool]:
     """Receive bytes of the stream."""
-    return _call_ucx_api(ep.worker, event_loop, ucx_api.stream_recv_nb, ep, buffer, nbytes, name=name)
+    return _call_ucx_api(_worker_of(ep), event_loop, ucx_api.stream_recv_nb, ep, buffer, nbytes, name=name)
 
 
 def am_recv(ep: Any, name: str = "am_recv", event_loop: Any = None) -> asyncio.Future[Any]:
     """Receive the next active message."""
-    event_loop = event_loop or get_event_loop()
-    future: asyncio.Future[Any] = event_loop.create_future()
+    future: asyncio.Future[Any] = _usable(event_loop).create_future()
+    event_loop = future.get_loop()
 
     def done(received: Any, exception: Exception | None) -> object:
         if event_loop.is_closed() or future.done():
@@ -89,15 +104,15 @@ def am_recv(ep: Any, name: str = "am_recv", event_loop: Any = None) -> asyncio.F
         return None
 
     ucx_api.am_recv_nb(ep, cb_func=done, name=name)
-    _watch(ep.worker)
+    _watch(_worker_of(ep))
     return future
 
 
 def flush_worker(worker: Any, event_loop: Any = None) -> asyncio.Future[bool]:
     """Complete everything posted before on a worker."""
-    return _call_ucx_api(worker, event_loop, worker.flush)
+    return _call_ucx_api(one("worker", worker, ucx_api.UCXWorker), event_loop, worker.flush)
 
 
 def flush_ep(ep: Any, event_loop: Any = None) -> asyncio.Future[bool]:
     """Complete everything posted before on an endpoint."""
-    return _call_ucx_api(ep.worker, event_loop, ep.flush)
+    return _call_ucx_api(_worker_of(ep), event_loop, ep.flush)

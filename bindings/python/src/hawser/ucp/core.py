@@ -14,6 +14,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from hawser import _check
+
 from . import comm as comm  # programs find this, and what else is imported under its own name, here too
 from ._application import ApplicationContext as ApplicationContext
 from ._application import Listener as Listener
@@ -63,7 +65,7 @@ def options_of_first(context: object, options: dict[str, str], env_takes_precede
         raise RuntimeError(
             "UCX is already initiated. Call reset() and init() in order to re-initate UCX with new options."
         )
-    options = dict(options)
+    options = dict(_check.mapping("options", options))
     for key in options if env_takes_precedence else ():
         env = f"UCX_{key}"
         if env in os.environ:

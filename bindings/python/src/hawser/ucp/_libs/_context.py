@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from hawser import _core
+from hawser._check import each, one
 from hawser._context import Context
 
 from . import config as _config
@@ -79,10 +80,10 @@ class UCXContext(UCXObject):
         feature_flags: Iterable[Feature] = DEFAULT_FEATURES,
     ) -> None:
         self._closed = True
-        self._config = _config.read(config_dict)
-        self._features = frozenset(feature_flags)
+        options = _config.checked("config_dict", config_dict)
+        self._config = _config.read(options)
+        self._features = frozenset(one("feature_flags", f, Feature) for f in each("feature_flags", feature_flags))
         names = [name for f in self._features for name in _FEATURES.get(f, ())]
-        options = dict(config_dict)
         if self._plain_rma and Feature.RMA in self._features:
             names.append("ucx_rma")
             if get_ucx_version() >= _NEWER_PROTOCOLS and "UCX_PROTO_ENABLE" not in os.environ:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hawser import _constants as c
 from hawser import _core
+from hawser._check import function, octets, one
 from hawser._connect import connect as _connect
 from hawser._endpoint import Endpoint as _Endpoint
 
@@ -22,7 +23,7 @@ from ._memory import PackedRemoteKey, UCXAddress
 from ._object import UCXObject
 from ._progress import HANDSHAKE_SECONDS, progress_all
 from ._remote import UCXRkey
-from ._request import Call, UCXRequest, check_fits, flush, posted
+from ._request import Call, Callback, UCXRequest, callback, fitting, flush, posted
 from .exceptions import (
     LOST,
     ErrorCode,
@@ -48,10 +49,9 @@ _CLOSE_SECONDS = 5.0
 _PLAIN_CLOSE_NS = 1_000_000_000
 
 
-def check_port(port: int | None) -> None:
-    """As a C number of 16 bits takes it."""
-    if port is not None:
-        check_fits(port, 0xFFFF, "uint16_t")
+def check_port(port: int | None) -> int:
+    """A port, as a C number of 16 bits takes it; None: 0."""
+    return 0 if port is None else fitting("port", port, 0xFFFF, "uint16_t")
 
 
 def unresolved(error: HawserError) -> socket.gaierror | None:
@@ -74,7 +74,7 @@ class UCXEndpoint(UCXObject):
         self.of_ucxpy = worker.of_ucxpy and endpoint.info()["reason"] == c.Reason.RAW
         self._inflight: set[Call] = set()
         self._am_slots: collections.deque[list[Any]] = collections.deque()
-        self._am_waiting: collections.deque[tuple[Any, ...]] = collections.deque()
+        self._am_waiting: collections.deque[Callback] = collections.deque()
         self._close_callback: Callable[[], None] | None = None
         # The ids of what the asyncio layer is sending; the rest is in _inflight.
         self._sends: Callable[[], Iterable[int]] = tuple
@@ -93,8 +93,9 @@ class UCXEndpoint(UCXObject):
     @classmethod
     def create(cls, worker: UCXWorker, ip_address: str, port: int, endpoint_error_handling: bool) -> UCXEndpoint:
         """Connect to a listener."""
-        worker._assert_initialized()
+        one("worker", worker, UCXObject)._assert_initialized()
         check_port(port)
+        handles = bool(endpoint_error_handling)
         connecting = _connect(ip_address, port, worker=worker._worker, timeout=HANDSHAKE_SECONDS)
         try:
             progress_all(connecting.operation.done, HANDSHAKE_SECONDS + 5)
@@ -105,25 +106,28 @@ class UCXEndpoint(UCXObject):
         except BaseException:  # Ctrl-C
             connecting.endpoint.abort()
             raise
-        return cls(worker, connecting.endpoint, endpoint_error_handling)
+        return cls(worker, connecting.endpoint, handles)
 
     @classmethod
     def create_from_conn_request(
         cls, worker: UCXWorker, conn_request: int, endpoint_error_handling: bool
     ) -> UCXEndpoint:
         """Take a connection that a listener's callback told of."""
-        worker._assert_initialized()
-        return cls(worker, worker._peers.pop(conn_request), endpoint_error_handling)
+        one("worker", worker, UCXObject)._assert_initialized()
+        handles = bool(endpoint_error_handling)
+        return cls(worker, worker._take_peer(conn_request), handles)
 
     @classmethod
     def create_from_worker_address(
         cls, worker: UCXWorker, address: UCXAddress, endpoint_error_handling: bool
     ) -> UCXEndpoint:
         """Connect to a worker; nothing is exchanged with it first."""
-        worker._assert_initialized()
+        one("worker", worker, UCXObject)._assert_initialized()
+        where = octets("address", address)
+        handles = bool(endpoint_error_handling)
         flags = c.EndpointFlag.LAZY | (c.EndpointFlag.RAW if worker.of_ucxpy else 0)
         id, operation = posted(
-            lambda: _core.connect_address(worker._worker, bytes(address), flags, _PLAIN_CLOSE_NS, 0),
+            lambda: _core.connect_address(worker._worker, where, flags, _PLAIN_CLOSE_NS, 0),
             "ucp_ep_create",
         )
         endpoint = _Endpoint(worker._worker, id)
@@ -135,7 +139,7 @@ class UCXEndpoint(UCXObject):
             endpoint.abort()
             # Making an endpoint fails with UCXError; the finer classes are those of operations.
             raise UCXError(str(translate(e, "ucp_ep_create"))) from e
-        self = cls(worker, endpoint, endpoint_error_handling)
+        self = cls(worker, endpoint, handles)
         self._by_address = True
         return self
 
@@ -174,11 +178,12 @@ class UCXEndpoint(UCXObject):
         cb_kwargs: dict[str, Any] | None = None,
     ) -> UCXRequest:
         """Complete everything posted before."""
-        return flush(self._endpoint.flush, cb_func, cb_args, cb_kwargs)
+        return flush(self._endpoint.flush, callback(cb_func, cb_args, cb_kwargs))
 
-    def set_close_callback(self, cb_func: Callable[[], None]) -> None:
-        """Call `cb_func()` once, when the peer is gone or this is closed: at once if that is so already."""
-        self._close_callback = cb_func
+    def set_close_callback(self, cb_func: Callable[[], None] | None) -> None:
+        """Call `cb_func()` once, when the peer is gone or this is closed: at once if that is so already. None: call
+        nothing."""
+        self._close_callback = None if cb_func is None else function("cb_func", cb_func)
         if not self.is_alive():
             self._call_close_callback()
 
@@ -232,9 +237,9 @@ class UCXEndpoint(UCXObject):
     def _am_deliver(self) -> None:
         while self._am_waiting and self._am_slots and self._am_slots[0][0]:
             slot = self._am_slots.popleft()
-            func, args, kwargs = self._am_waiting.popleft()
+            receiver = self._am_waiting.popleft()
             with log_errors():
-                if func(slot[1], slot[2], *args, **kwargs) is UNTAKEN:
+                if receiver(slot[1], slot[2]) is UNTAKEN:
                     self._am_slots.appendleft(slot)
 
     def _am_untaken(self, data: Any) -> None:
@@ -242,24 +247,19 @@ class UCXEndpoint(UCXObject):
         self._am_slots.appendleft([True, data, None])
         self._am_deliver()
 
-    def _am_recv(self, func: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _am_recv(self, receiver: Callback) -> None:
         if not self._am_slots:
             self._assert_initialized()  # nothing comes any more
-        self._am_waiting.append((func, args, kwargs))
+        self._am_waiting.append(receiver)
         self._am_deliver()
         if self._am_waiting and not self.is_alive():
             self.worker._cancel_later(self._cancel_am)
 
     def _cancel_am(self) -> int:
         waiting, self._am_waiting = self._am_waiting, collections.deque()
-        for func, args, kwargs in waiting:
+        for receiver in waiting:
             with log_errors():
-                func(
-                    None,
-                    UCXCanceled("While waiting for am_recv the endpoint was closed"),
-                    *args,
-                    **kwargs,
-                )
+                receiver(None, UCXCanceled("While waiting for am_recv the endpoint was closed"))
         return len(waiting)
 
     # ---- Closing ----

@@ -5,19 +5,18 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hawser import _constants as c
 from hawser import _core
+from hawser._check import one
 from hawser._endpoint import Endpoint as _Endpoint
 
 from ._endpoint import check_port
 from ._object import UCXObject
-from ._request import posted
+from ._request import callback, posted
+from ._worker import UCXWorker
 from .exceptions import HawserError, log_errors
-
-if TYPE_CHECKING:
-    from ._worker import UCXWorker
 
 
 class _Peers:
@@ -52,17 +51,13 @@ class UCXListener(UCXObject):
         cb_kwargs: dict[str, Any] | None = None,
     ) -> None:
         self._closed = True
-        worker._assert_initialized()
+        one("worker", worker, UCXWorker)._assert_initialized()
         self._worker = worker
-        self._func = cb_func
-        self._args = cb_args or ()
-        self._kwargs = cb_kwargs or {}
+        self._func, self._args, self._kwargs = callback(cb_func, cb_args, cb_kwargs)
         self._peers = _Peers(self)
-        check_port(port)
+        port = check_port(port)
         flags = c.ListenerFlag.RAW if worker.of_ucxpy else 0
-        self.handle: int = posted(
-            lambda: _core.listen(worker._worker, None, port or 0, flags, 0, 0), "ucp_listener_create"
-        )
+        self.handle: int = posted(lambda: _core.listen(worker._worker, None, port, flags, 0, 0), "ucp_listener_create")
         worker._worker._objects[self.handle] = self._peers
         super().__init__()
         worker.add_child(self)

@@ -9,7 +9,7 @@ from hawser import _constants as c
 from hawser import _core
 
 from ._object import UCXObject
-from ._request import check_fits, posted
+from ._request import fitting, posted
 from .arr import asarray
 from .exceptions import HawserError
 
@@ -81,7 +81,7 @@ class UCXMemoryHandle(UCXObject):
     @classmethod
     def alloc(cls, ctx: UCXContext, size: int) -> UCXMemoryHandle:
         """Allocate and register at least `size` bytes."""
-        check_fits(size, c.FOREVER, "size_t")
+        size = fitting("size", size, c.FOREVER, "size_t")
         return cls(ctx, posted(_core.mem_alloc, "ucp_mem_map", ctx._context.id, max(size, 1)))
 
     @classmethod
@@ -90,6 +90,7 @@ class UCXMemoryHandle(UCXObject):
         array = asarray(mem)
         if not array.contiguous:  # what lies from its address on would not be its own memory
             raise ValueError("Array must be C or F contiguous")
+        _core.memory(array.source)  # which refuses what holds Python objects: peers would write over them
         if array.nbytes == 0:
             return cls.alloc(ctx, 0)
         kind = c.Memory.CUDA if array.cuda else c.Memory.HOST

@@ -7,12 +7,14 @@ import io
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from hawser import _constants as c
 from hawser import _core
+from hawser._check import integer, octets, one
 
 from ._memory import PackedRemoteKey
 from ._object import UCXObject
 from ._progress import HANDSHAKE_SECONDS, progress_all
-from ._request import Call, UCXRequest, posted, start_send, view_of
+from ._request import Call, UCXRequest, callback, fitting, posted, start_send, view_of
 from .arr import Array, asarray
 from .exceptions import HawserError, UCXError
 
@@ -25,8 +27,9 @@ class UCXRkey(UCXObject):
 
     def __init__(self, ep: UCXEndpoint, rkey: PackedRemoteKey) -> None:
         self._closed = True
-        self.ep = ep
-        self.id: int = posted(_core.rkey_unpack, "ucp_ep_rkey_unpack", ep.handle, bytes(rkey), 0)
+        self.ep: UCXEndpoint = one("ep", ep, UCXObject)  # type: ignore[assignment]
+        packed = octets("rkey", rkey)
+        self.id: int = posted(_core.rkey_unpack, "ucp_ep_rkey_unpack", ep.handle, packed, 0)
         super().__init__()
         ep.add_child(self)
 
@@ -48,7 +51,8 @@ def _get(worker: _core.Worker, rkey: int, address: int, view: Any) -> _core.Oper
 
 def _move(transfer: _Transfer, name: str, buffer: Any, nbytes: int, remote_addr: int, rkey: UCXRkey) -> Any:
     view = view_of(asarray(buffer), nbytes, transfer is _get)
-    return posted(transfer, name, rkey.ep.worker._worker, rkey.id, remote_addr, view)
+    worker = one("rkey", rkey, UCXRkey).ep.worker._worker
+    return posted(transfer, name, worker, rkey.id, fitting("remote_addr", remote_addr, c.FOREVER, "uint64_t"), view)
 
 
 def put_nbi(buffer: Any, nbytes: int, remote_addr: int, rkey: UCXRkey, name: str | None = None) -> bool:
@@ -72,8 +76,9 @@ def _move_nb(
     cb_args: tuple[Any, ...] | None,
     cb_kwargs: dict[str, Any] | None,
 ) -> UCXRequest | None:
+    ending = callback(cb_func, cb_args, cb_kwargs)
     operation = _move(transfer, name, buffer, nbytes, remote_addr, rkey)
-    return start_send(Call(operation, cb_func, cb_args, cb_kwargs, name))
+    return start_send(Call(operation, ending, name))
 
 
 def put_nb(
@@ -114,8 +119,8 @@ class RemoteMemory:
 
     def _range(self, memory: Any, offset: int, size: int) -> tuple[Array, int, int]:
         array = asarray(memory)
-        size = size or array.nbytes
-        if offset < 0 or size > array.nbytes or size + offset > self._length:
+        size = integer("size", size) or array.nbytes
+        if integer("offset", offset) < 0 or size > array.nbytes or size + offset > self._length:
             raise IndexError("Out of bounds in UCX RMA interface")
         return array, size, self._base + offset
 
@@ -183,9 +188,9 @@ class UCXIO(io.RawIOBase):
         """Move, but not out of [0, length]."""
         self._checkClosed()
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._length}
-        if whence not in base:
+        if integer("whence", whence) not in base:
             raise ValueError("Invalid argument")
-        self._at = min(max(base[whence] + pos, 0), self._length)
+        self._at = min(max(base[whence] + integer("pos", pos), 0), self._length)
         return self._at
 
     def tell(self) -> int:
@@ -206,7 +211,8 @@ class UCXIO(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         """At most `size` bytes; all that is left if negative."""
         left = self._length - self._at
-        data = bytearray(left if size is None or size < 0 else min(size, left))
+        wanted = -1 if size is None else integer("size", size)
+        data = bytearray(left if wanted < 0 else min(wanted, left))
         self.readinto(data)
         return bytes(data)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
-from collections.abc import Callable
-from operator import index
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 from hawser import _constants as c
 from hawser import _core
+from hawser._check import function, integer, one
 
 from .arr import Array
 from .exceptions import ErrorCode, HawserError, UCXMsgTruncated, log_errors, translate
@@ -57,25 +58,41 @@ class UCXRequest:
         return f"<UCXRequest handle={hex(self.handle)} uid={self._uid} info={self.info}>"
 
 
+class Callback(NamedTuple):
+    """What is called with a request and its exception, or None, when it ends."""
+
+    func: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = MappingProxyType({})
+
+    def __call__(self, request: Any, exception: Exception | None) -> object:
+        return self.func(request, exception, *self.args, **self.kwargs)
+
+
+def callback(func: Any, args: Any, kwargs: Any) -> Callback:
+    """That of a caller's arguments. Before anything is posted: a message could not be told of with wrong ones."""
+    return Callback(
+        function("cb_func", func),
+        () if args is None else one("cb_args", args, tuple),
+        {} if kwargs is None else one("cb_kwargs", kwargs, dict),
+    )
+
+
 class Call:
     """One request under way: when it ends the callback is called with what UCX-Py would say."""
 
-    __slots__ = ("_args", "_expected", "_func", "_kwargs", "_name", "_operation", "_owner", "_request")
+    __slots__ = ("_callback", "_expected", "_name", "_operation", "_owner", "_request")
 
     def __init__(
         self,
         operation: Any,
-        func: Callable[..., None],
-        args: tuple[Any, ...] | None,
-        kwargs: dict[str, Any] | None,
+        callback: Callback,
         name: str,
         expected: int = -1,
         owner: UCXEndpoint | None = None,
     ) -> None:
         self._operation = operation
-        self._func = func
-        self._args = args or ()
-        self._kwargs = kwargs or {}
+        self._callback = callback
         self._name = name
         self._expected = expected
         self._request: UCXRequest | None = None
@@ -118,7 +135,7 @@ class Call:
         request = self._request or UCXRequest()
         request._finish()
         with log_errors():
-            self._func(request, self.exception(), *self._args, **self._kwargs)
+            self._callback(request, self.exception())
 
     def _ended(self, _operation: Any) -> None:
         owner = self._owner()
@@ -160,19 +177,14 @@ def check_length(name: str, got: int, expected: int) -> UCXMsgTruncated | None:
     return None
 
 
-def flush(
-    post: Callable[[], Any],
-    cb_func: Callable[..., None],
-    cb_args: tuple[Any, ...] | None,
-    cb_kwargs: dict[str, Any] | None,
-) -> UCXRequest:
+def flush(post: Callable[[], Any], callback: Callback) -> UCXRequest:
     try:
         operation = post()
     except HawserError as e:
         if e.code != ErrorCode.PEER_CLOSED:
             raise translate(e, "flush") from e
         operation = None
-    call = Flush(operation, cb_func, cb_args, cb_kwargs, "flush")
+    call = Flush(operation, callback, "flush")
     if operation is not None:
         return call.start()
     request = call._request = UCXRequest(call)
@@ -187,19 +199,18 @@ def posted(post: Callable[..., Any], name: str, *args: Any) -> Any:
         raise translate(e, name) from e
 
 
-def check_fits(number: int, most: int, kind: str) -> None:
-    """Raise OverflowError for what an unsigned number of C does not take, whose type is `kind`."""
+def fitting(name: str, value: int, most: int, kind: str) -> int:
+    """A number that an unsigned one of C takes, whose type is `kind`. Raises TypeError, OverflowError."""
+    number = integer(name, value)
     if not 0 <= number <= most:
-        raise OverflowError(
-            f"value too large to convert to {kind}" if number > 0 else f"can't convert negative value to {kind}"
-        )
+        said = "value too large to convert" if number > 0 else "can't convert negative value"
+        raise OverflowError(f"{name}: {said} to {kind}")
+    return number
 
 
 def tag_number(tag: int) -> int:
     """A tag that is used as it is: one that was cut off would match messages of another."""
-    number = index(tag)
-    check_fits(number, c.FOREVER, "ucp_tag_t")
-    return number
+    return fitting("tag", tag, c.FOREVER, "ucp_tag_t")
 
 
 class _CudaBytes:
@@ -224,11 +235,12 @@ def view_of(buffer: Array, nbytes: int, writable: bool) -> Any:
         raise ValueError("Array must be C or F contiguous")
     if writable and buffer.readonly:
         raise ValueError("writing to readonly buffer!")
-    check_fits(nbytes, c.FOREVER, "size_t")
+    nbytes = fitting("nbytes", nbytes, c.FOREVER, "size_t")
     if nbytes > buffer.nbytes:
         raise ValueError(f"{nbytes} bytes are more than the buffer has, {buffer.nbytes}")
     if nbytes == buffer.nbytes:
         return buffer.source
+    _core.memory(buffer.source)  # which refuses what holds Python objects; of a part it is not to be seen any more
     if buffer.cuda:
         return _CudaBytes(buffer, nbytes)
     view = memoryview(buffer.source)

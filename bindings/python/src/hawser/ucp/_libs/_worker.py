@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hawser import _core
+from hawser._check import function, integer, one
 from hawser._endpoint import Endpoint as _Endpoint
 from hawser._errors import ForkedError
 from hawser._worker import Worker as _Worker
@@ -19,7 +20,7 @@ from ._endpoint import AM_ID, UCXEndpoint, am_arrived
 from ._memory import UCXAddress
 from ._object import UCXObject
 from ._progress import workers
-from ._request import UCXRequest, flush
+from ._request import UCXRequest, callback, flush, tag_number
 from .exceptions import HawserError, UCXError, translate
 from .utils import nvtx_annotate
 
@@ -35,7 +36,7 @@ class UCXWorker(UCXObject):
 
     def __init__(self, context: UCXContext) -> None:
         self._closed = True
-        context._assert_initialized()
+        one("context", context, UCXContext)._assert_initialized()
         self._context = context
         try:
             self._worker = _Worker(context._context, am_ids=())
@@ -61,9 +62,16 @@ class UCXWorker(UCXObject):
 
     def register_am_allocator(self, allocator: Callable[[int], Any], allocator_type: AllocatorType) -> None:
         """Have active messages received into what `allocator(length)` gives."""
-        if allocator_type is AllocatorType.UNSUPPORTED:
+        if one("allocator_type", allocator_type, AllocatorType) is AllocatorType.UNSUPPORTED:
             raise UCXError("Allocator type not supported")
-        self._allocators[allocator_type] = allocator
+        self._allocators[allocator_type] = function("allocator", allocator)
+
+    def _take_peer(self, conn_request: int) -> _Endpoint:
+        """The connection that a listener's callback told of. Raises ValueError if it was taken, or never was."""
+        peer = self._peers.pop(integer("conn_request", conn_request), None)
+        if peer is None:
+            raise ValueError(f"conn_request: {conn_request} is no connection that waits to be taken")
+        return peer
 
     def init_blocking_progress_mode(self) -> int:
         """A descriptor that is readable when an armed worker has work; the caller closes it."""
@@ -96,7 +104,7 @@ class UCXWorker(UCXObject):
 
     def request_cancel(self, req: UCXRequest) -> None:
         """Cancel a request; its callback gets UCXCanceled."""
-        if req._operation is not None:
+        if one("req", req, UCXRequest)._operation is not None:
             req._operation.cancel_request()
 
     def fence(self) -> int:
@@ -113,7 +121,7 @@ class UCXWorker(UCXObject):
         """Whether a message with exactly this tag has arrived."""
         self._assert_initialized()
         self._worker.progress()
-        return self._worker.probe(tag) is not None
+        return self._worker.probe(tag_number(tag)) is not None
 
     def flush(
         self,
@@ -123,7 +131,7 @@ class UCXWorker(UCXObject):
     ) -> UCXRequest | None:
         """Complete everything posted before on all endpoints."""
         self._assert_initialized()
-        return flush(self._worker.flush, cb_func, cb_args, cb_kwargs)
+        return flush(self._worker.flush, callback(cb_func, cb_args, cb_kwargs))
 
     def info(self) -> str:
         """UCX's description."""

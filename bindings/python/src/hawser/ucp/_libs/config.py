@@ -7,6 +7,7 @@ import functools
 from typing import Any
 
 from hawser import _core
+from hawser._check import mapping, one
 
 from .exceptions import UCXConfigError
 
@@ -54,6 +55,11 @@ def _printed(config: ctypes.c_void_p) -> str:
         return ctypes.string_at(text, size.value).decode()
     finally:
         _libc().free(text)
+
+
+def checked(name: str, options: Any) -> dict[str, str]:
+    """Options of a caller's argument. Raises TypeError."""
+    return {one(name, key, str): one(f"{name}[{key!r}]", value, str) for key, value in mapping(name, options)}
 
 
 def read(options: dict[str, str] | None = None) -> dict[str, str]:

@@ -9,6 +9,8 @@ import socket
 import struct
 from typing import Any
 
+from hawser._check import one
+
 _SIOCGIFADDR = 0x8915
 
 
@@ -47,7 +49,7 @@ def get_address(ifname: str | None = None) -> str:
     if ifname is None:
         ifname = os.environ.get("UCXPY_IFNAME")
     if ifname is not None:
-        return _address_of(ifname)
+        return _address_of(one("ifname", ifname, str))
     names = sorted(name for _, name in socket.if_nameindex())
     for prefix in ("ib", "eth", "en", "docker", "lo"):
         for name in names:
@@ -82,7 +84,7 @@ def parse_bytes(text: str | float) -> int:
     """ "10 Mb" as a number of bytes."""
     if isinstance(text, (int, float)):
         return int(text)
-    text = text.replace(" ", "").lower()
+    text = one("text", text, str).replace(" ", "").lower()
     digits = text.rstrip("abcdefghijklmnopqrstuvwxyz")
     unit = text[len(digits) :]
     if unit not in _UNITS:

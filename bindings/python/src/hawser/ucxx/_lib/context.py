@@ -19,7 +19,7 @@ class UCXConfig:
 
     @converted
     def __init__(self, user_options: dict[str, str] | None = None) -> None:
-        self.config = config.read(user_options)
+        self.config = config.read(config.checked("user_options", {} if user_options is None else user_options))
 
 
 class UCXAddress(ucx_api.UCXAddress):
@@ -63,7 +63,7 @@ class UCXContext(ucx_api.UCXContext):
         config_dict: dict[str, str] | None = None,
         feature_flags: Iterable[Feature] = ucx_api.DEFAULT_FEATURES,
     ) -> None:
-        super().__init__(config_dict or {}, feature_flags)
+        super().__init__({} if config_dict is None else config_dict, feature_flags)
 
     @property
     def config(self) -> dict[str, str]:

@@ -8,10 +8,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from hawser._check import each, octets, one
 from hawser._errors import HawserError
 from hawser.ucp._libs import ucx_api
 from hawser.ucp._libs._endpoint import AM_ID, UNTAKEN
-from hawser.ucp._libs._request import view_of
+from hawser.ucp._libs._request import Callback, callback, view_of
 from hawser.ucp._libs._transfer import array_for
 from hawser.ucp._libs.ucx_api import Feature
 
@@ -22,7 +23,7 @@ from .converted import converted
 from .enums import PythonAmSendMemoryTypePolicy
 from .posting import post_tag_recv, recv_removed, start, started
 from .requests import AmOutcome, MultiOutcome, Outcome, UCXBufferRequests, UCXRequest
-from .tags import TagProbeResult, UCXXTag, UCXXTagMask, UCXXTagMaskFull
+from .tags import TagProbeResult, UCXXTag, UCXXTagMask, UCXXTagMaskFull, number_of
 from .worker import UCXWorker
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
         cls, listener: UCXListener, conn_request: int, endpoint_error_handling: bool = True
     ) -> UCXEndpoint:
         """Take a connection that a listener's callback told of."""
+        one("listener", listener, ucx_api.UCXListener)
         return listener.create_endpoint_from_conn_request(conn_request, endpoint_error_handling)
 
     @property
@@ -112,7 +114,9 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
         """Send a tagged message."""
         array = array_for(self.worker._context, Feature.TAG, arr)
         view = view_of(array, array.nbytes, False)
-        return UCXRequest(self.worker, self._sent(Outcome(), "tag_send", self._endpoint.send, view, int(tag)))
+        return UCXRequest(
+            self.worker, self._sent(Outcome(), "tag_send", self._endpoint.send, view, number_of("tag", tag))
+        )
 
     @converted
     def tag_recv(self, arr: Array, tag: UCXXTag, tag_mask: UCXXTagMask = UCXXTagMaskFull) -> UCXRequest:
@@ -128,22 +132,24 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
     def tag_send_multi(self, arrays: Iterable[Array], tag: UCXXTag) -> UCXBufferRequests:
         """Send arrays as one message."""
         self.worker._context._need(Feature.TAG)
-        arrays = [array_for(self.worker._context, Feature.TAG, array) for array in arrays]
+        wire = number_of("tag", tag)
+        arrays = [array_for(self.worker._context, Feature.TAG, array) for array in each("arrays", arrays)]
         if self._by_address:
-            return UCXBufferRequests(self.worker, multi.send(self, arrays, int(tag)))
+            return UCXBufferRequests(self.worker, multi.send(self, arrays, wire))
         views = [view_of(a, a.nbytes, False) for a in arrays]
         outcome = MultiOutcome(parts=len(views))
-        self._sent(outcome, "tag_send_multi", self._endpoint.send_multi, views, int(tag))
+        self._sent(outcome, "tag_send_multi", self._endpoint.send_multi, views, wire)
         return UCXBufferRequests(self.worker, outcome)
 
     @converted
     def tag_recv_multi(self, tag: UCXXTag, tag_mask: UCXXTagMask = UCXXTagMaskFull) -> UCXBufferRequests:
         """Receive buffers that were sent as one message."""
         self.worker._context._need(Feature.TAG)
+        wire, mask = number_of("tag", tag), number_of("tag_mask", tag_mask)
         if self._by_address:
-            return self._recv_multi_by_address(int(tag), int(tag_mask))
+            return self._recv_multi_by_address(wire, mask)
         outcome = MultiOutcome(receives=True)
-        outcome.call = operation = self._endpoint.recv_multi(int(tag), int(tag_mask))
+        outcome.call = operation = self._endpoint.recv_multi(wire, mask)
         operation._on_end(outcome.listed)
         return UCXBufferRequests(self.worker, outcome)
 
@@ -183,7 +189,10 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
     ) -> UCXRequest:
         """Send an active message with a header."""
         array = array_for(self.worker._context, Feature.AM, arr)
-        header = (b"\1\0\0\0" if array.cuda else b"\0\0\0\0") + bytes(user_header or b"")
+        if memory_type_policy is not None:
+            one("memory_type_policy", memory_type_policy, PythonAmSendMemoryTypePolicy)
+        user = b"" if user_header is None else octets("user_header", user_header)
+        header = (b"\1\0\0\0" if array.cuda else b"\0\0\0\0") + user
         view = view_of(array, array.nbytes, False)
         return UCXRequest(self.worker, self._sent(Outcome(), "am_send", self._endpoint.send_am, view, AM_ID, header))
 
@@ -194,7 +203,7 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
         user_header: bytes = b"",
     ) -> UCXRequest:
         """Send host arrays as one active message; they are copied together."""
-        joined = b"".join(bytes(memoryview(asarray(a).source).cast("B")) for a in arrays)
+        joined = b"".join(bytes(memoryview(asarray(a).source).cast("B")) for a in each("arrays", arrays))
         return self.am_send(Array(joined), memory_type_policy, user_header)
 
     def am_recv(self) -> UCXRequest:
@@ -211,7 +220,7 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
             outcome.end(exception)
             return None
 
-        self._am_recv(received, (), {})
+        self._am_recv(Callback(received))
         return UCXRequest(self.worker, outcome)
 
     def _am_give_back(self, request: UCXRequest) -> None:
@@ -226,7 +235,7 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
 
     # ---- Closing ----
 
-    def set_close_callback(
+    def set_close_callback(  # type: ignore[override]
         self,
         cb_func: Callable[..., None],
         cb_args: tuple[Any, ...] | None = None,
@@ -235,7 +244,8 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
         """Call it once, when the peer is gone or this is closed."""
         if self._closed or not self.is_alive():
             raise RuntimeError("The endpoint is closed")
-        super().set_close_callback(functools.partial(cb_func, *(cb_args or ()), **(cb_kwargs or {})))
+        given = callback(cb_func, cb_args, cb_kwargs)
+        super().set_close_callback(functools.partial(given.func, *given.args, **given.kwargs))
 
     def remove_close_callback(self) -> None:
         """Call nothing."""

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from hawser._check import function
 from hawser.ucp._libs import ucx_api
 
 from .converted import converted
@@ -32,7 +33,7 @@ class UCXListener(ucx_api.UCXListener):
     ) -> UCXListener:
         """Listen. deliver_endpoint: the callback gets a UCXEndpoint."""
         if deliver_endpoint:
-            cb_func = functools.partial(_deliver, worker, endpoint_error_handling, cb_func)
+            cb_func = functools.partial(_deliver, worker, bool(endpoint_error_handling), function("cb_func", cb_func))
         return cls(worker, port, cb_func, cb_args, cb_kwargs)
 
     @property
@@ -46,7 +47,8 @@ class UCXListener(ucx_api.UCXListener):
 
 
 def _taken(worker: UCXWorker, conn_request: int, endpoint_error_handling: bool) -> UCXEndpoint:
-    return UCXEndpoint(worker, worker._peers.pop(conn_request), endpoint_error_handling)
+    handles = bool(endpoint_error_handling)
+    return UCXEndpoint(worker, worker._take_peer(conn_request), handles)
 
 
 def _deliver(

@@ -16,7 +16,7 @@ from typing import Any
 
 from hawser import _core
 from hawser._errors import HawserError
-from hawser.ucp._libs._request import Call, view_of
+from hawser.ucp._libs._request import Call, Callback, view_of
 from hawser.ucp._libs.arr import Array
 
 from ..exceptions import UCXCanceledError, UCXMessageTruncatedError
@@ -60,7 +60,7 @@ def send(endpoint: Any, arrays: list[Array], tag: int) -> MultiOutcome:
 
     for message in messages:
         operation = endpoint._endpoint.send(message, tag)
-        call = Call(operation, one_ended, None, None, "tag_send_multi", owner=endpoint)
+        call = Call(operation, Callback(one_ended), "tag_send_multi", owner=endpoint)
         if operation.done():
             call.call()
         else:

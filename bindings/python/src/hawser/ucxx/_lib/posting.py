@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hawser.ucp._libs._request import Call, posted, view_of
+from hawser._check import one
+from hawser.ucp._libs._request import Call, Callback, posted, view_of
 from hawser.ucp._libs._transfer import array_for
 from hawser.ucp._libs.ucx_api import Feature
 
 from .arr import asarray
 from .requests import Outcome, UCXRequest
-from .tags import TagProbeResult
+from .tags import TagProbeResult, number_of
 
 if TYPE_CHECKING:
     from .endpoint import UCXEndpoint
@@ -27,7 +28,7 @@ def start(
 ) -> None:
     """Have the end of an operation be that of `outcome`, unless `ended` says what it is."""
     outcome.call = operation
-    call = Call(operation, ended or outcome.ended, None, None, name, owner=owner)
+    call = Call(operation, Callback(ended or outcome.ended), name, owner=owner)
     if operation.done():
         call.call()
     else:
@@ -43,14 +44,12 @@ def started(worker: UCXWorker, operation: Any, name: str, receives: bool, owner:
 def post_tag_recv(worker: UCXWorker, arr: Any, tag: Any, mask: Any, owner: UCXEndpoint | None = None) -> UCXRequest:
     array = array_for(worker._context, Feature.TAG, arr)
     view = view_of(array, array.nbytes, True)
-    operation = posted(worker._worker.recv, "tag_recv", view, int(tag), int(mask))
+    operation = posted(worker._worker.recv, "tag_recv", view, number_of("tag", tag), number_of("tag_mask", mask))
     return started(worker, operation, "tag_recv", True, owner)
 
 
 def recv_removed(worker: UCXWorker, arr: Any, probe_result: TagProbeResult) -> UCXRequest:
-    if not isinstance(probe_result, TagProbeResult):
-        raise TypeError(f"a TagProbeResult is needed, not {type(probe_result).__name__}")
-    message = probe_result._take()
+    message = one("probe_result", probe_result, TagProbeResult)._take()
     array = asarray(arr)
     operation = posted(message.recv, "tag_recv_with_handle", view_of(array, array.nbytes, True))
     return started(worker, operation, "tag_recv_with_handle", False, None)

@@ -40,6 +40,14 @@ class _Number:
         return f"{type(self).__name__}({self._value})"
 
 
+def number_of(name: str, value: Any) -> int:
+    """That of a tag or mask, or of what stands for one. Raises TypeError, OverflowError, ValueError."""
+    try:
+        return (value if isinstance(value, _Number) else _Number(value)).value
+    except (TypeError, OverflowError, ValueError) as e:
+        raise type(e)(f"{name}: {e}") from None
+
+
 class UCXXTag(_Number):
     """A tag."""
 

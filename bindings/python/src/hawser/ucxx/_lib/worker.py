@@ -9,9 +9,10 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from hawser._check import integer
 from hawser._errors import HawserError
 from hawser.ucp._libs import ucx_api
-from hawser.ucp._libs._request import view_of
+from hawser.ucp._libs._request import callback, view_of
 from hawser.ucp._libs._transfer import array_for
 from hawser.ucp._libs.exceptions import translate
 from hawser.ucp._libs.ucx_api import AllocatorType, Feature
@@ -24,7 +25,7 @@ from .converted import converted
 from .enums import PythonRequestNotifierWaitState
 from .posting import post_tag_recv, recv_removed
 from .requests import UCXRequest, empty
-from .tags import TagProbeResult, UCXXTag, UCXXTagMask, UCXXTagMaskFull
+from .tags import TagProbeResult, UCXXTag, UCXXTagMask, UCXXTagMaskFull, number_of
 
 if TYPE_CHECKING:
     from .endpoint import UCXEndpoint
@@ -111,6 +112,7 @@ class UCXWorker(ucx_api.UCXWorker):
 
     def progress_worker_event(self, epoll_timeout: int = -1) -> None:
         """Make progress; if there was none to make sleep until there is, at most so many ms."""
+        epoll_timeout = integer("epoll_timeout", epoll_timeout)
         if self._worker.progress() or not self.arm():
             return
         _sleep(self._worker, _LONGEST_MS if epoll_timeout < 0 else min(epoll_timeout, _LONGEST_MS))
@@ -123,7 +125,8 @@ class UCXWorker(ucx_api.UCXWorker):
         cb_kwargs: dict[str, Any] | None = None,
     ) -> None:
         """Call it at the start of the progress thread."""
-        self._on_start = functools.partial(cb_func, *(cb_args or ()), **(cb_kwargs or {}))
+        given = callback(cb_func, cb_args, cb_kwargs)
+        self._on_start = functools.partial(given.func, *given.args, **given.kwargs)
 
     def start_progress_thread(self, polling_mode: bool = False, epoll_timeout: int = -1) -> None:
         """Have a thread make progress."""
@@ -159,7 +162,7 @@ class UCXWorker(ucx_api.UCXWorker):
         """Look for a message; remove: only recv_with_handle() gets it then."""
         self._worker.progress()
         look = self._worker.take if remove else self._worker.probe
-        return TagProbeResult(look(int(tag), int(tag_mask)), remove)
+        return TagProbeResult(look(number_of("tag", tag), number_of("tag_mask", tag_mask)), remove)
 
     @converted
     def tag_recv(self, arr: Array, tag: UCXXTag, tag_mask: UCXXTagMask = UCXXTagMaskFull) -> UCXRequest:
@@ -170,7 +173,7 @@ class UCXWorker(ucx_api.UCXWorker):
         """tag_recv(), awaited; cancelled, it takes no message."""
         array = array_for(self._context, Feature.TAG, arr)
         try:
-            await self._worker.recv(view_of(array, array.nbytes, True), int(tag))
+            await self._worker.recv(view_of(array, array.nbytes, True), number_of("tag", tag))
         except HawserError as e:
             raise convert(translate(e, "tag_recv")) from e
 

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from hawser._check import function, seconds
 from hawser.ucp import _application as _ucp
 from hawser.ucp._handshake import agree_on_tags
 from hawser.ucp._libs.ucx_api import check_port
@@ -136,12 +137,15 @@ class ApplicationContext(_ucp.ApplicationContext):
         connect_timeout: float = 5.0,
     ) -> Listener:
         """Listen; see the module's create_listener()."""
+        function("callback_func", callback_func)
+        port = check_port(port)
+        connect_timeout = seconds("connect_timeout", connect_timeout)
         self.continuous_ucx_progress()
-        logger.info("create_listener() - Start listening on port %d", port or 0)
+        logger.info("create_listener() - Start listening on port %d", port)
         handlers = _Handlers()
         listener = UCXListener.create(
             worker=self.worker,
-            port=port or 0,
+            port=port,
             cb_func=accept,
             cb_args=(get_event_loop(), callback_func, weakref.ref(self), connect_timeout, handlers),
             deliver_endpoint=True,
@@ -154,6 +158,8 @@ class ApplicationContext(_ucp.ApplicationContext):
     ) -> Endpoint:
         """Connect; see the module's create_endpoint()."""
         check_port(port)
+        endpoint_error_handling = bool(endpoint_error_handling)
+        connect_timeout = seconds("connect_timeout", connect_timeout)
         self.continuous_ucx_progress()
         try:
             async with self._turn():

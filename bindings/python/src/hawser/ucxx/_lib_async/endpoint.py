@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from hawser._check import each
 from hawser._errors import ErrorCode, HawserError
 from hawser._objects import memory_for
 from hawser.ucp import _endpoint as _ucp
@@ -114,15 +115,17 @@ class Endpoint(_ucp.Endpoint):
         """Send a buffer that the receiver allocates, and a header."""
         self._look_if_by_address()
         ep = self._open_ep()
+        request = ep.am_send(_array(buffer), memory_type_policy, user_header)
         self._send_count += 1
-        await self._sent_by(ep.am_send(_array(buffer), memory_type_policy, user_header))
+        await self._sent_by(request)
 
     async def am_send_iov(self, buffers: Any, memory_type_policy: Any = None, user_header: bytes = b"") -> None:
         """Send buffers as one active message."""
         self._look_if_by_address()
         ep = self._open_ep()
+        request = ep.am_send_iov([_array(b) for b in each("buffers", buffers)], memory_type_policy, user_header)
         self._send_count += 1
-        await self._sent_by(ep.am_send_iov([_array(b) for b in buffers], memory_type_policy, user_header))
+        await self._sent_by(request)
 
     async def _sent_by(self, request: UCXRequest) -> None:
         """Await a send of the core. As in UCXX it just ends where the peer has closed; where the peer was lost it was
@@ -166,8 +169,9 @@ class Endpoint(_ucp.Endpoint):
         if not isinstance(buffers, (list, tuple)):
             raise ValueError("The `buffers` argument must be a `list` or `tuple`")
         wire = self._wire_tag(tag, force_tag, 0)
+        request = ep.tag_send_multi([_array(b) for b in buffers], UCXXTag(wire))
         self._send_count += 1
-        await self._sent_by(ep.tag_send_multi([_array(b) for b in buffers], UCXXTag(wire)))
+        await self._sent_by(request)
 
     async def recv_multi(self, tag: Any = None, force_tag: bool = False) -> list[Any]:
         """The buffers of the next send_multi()."""
@@ -200,9 +204,10 @@ class Endpoint(_ucp.Endpoint):
     def tag_probe(self, tag: Any = None, force_tag: bool = False, remove: bool = False) -> TagProbeResult:
         """Look for a message; remove: only recv_with_handle() gets it then."""
         wire = self._wire_tag(tag, force_tag, 1)
+        ep = self._ep if self._ep is not None else self._open_ep()
         if self._tags is None or force_tag:
-            return self._ep.worker.tag_probe(UCXXTag(wire), remove=remove)
-        self._ep.worker._worker.progress()
+            return ep.worker.tag_probe(UCXXTag(wire), remove=remove)
+        ep.worker._worker.progress()
         look = self._hawser.take if remove else self._hawser.probe
         return TagProbeResult(look(wire), remove)
 
