@@ -50,6 +50,7 @@ struct binding {
     PyObject *on_late; /* what looks at them */
     uint64_t looks_at; /* when it does; 0: it is not scheduled */
     bool due;          /* on_turn is scheduled */
+    bool nests;        /* it has run inside of a callback of itself: see look_nested() */
     bool
         telling; /* one of them runs: the loop is this thread's running one, which costs much to ask */
     bool

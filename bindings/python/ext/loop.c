@@ -256,6 +256,15 @@ bool binding_is_of(const struct core *c, const struct binding *b)
     return own != NULL;
 }
 
+static int watch(struct core *c, struct binding *b)
+{
+    if (b->direct >= 0 &&
+        call_void(b, "add_reader", Py_BuildValue("(iO)", b->direct, b->on_fd)) < 0) {
+        return -1;
+    }
+    return call_void(b, "add_reader", Py_BuildValue("(iO)", c->wakefd, b->on_fd));
+}
+
 static struct binding *bind_loop(struct core *c, PyObject *loop)
 {
     struct binding *b;
@@ -285,10 +294,7 @@ static struct binding *bind_loop(struct core *c, PyObject *loop)
         PyErr_Clear();
         b->ended = wakeup_future(loop);
     }
-    if (relay_share(c, b) < 0 ||
-        (b->direct >= 0 &&
-         call_void(b, "add_reader", Py_BuildValue("(iO)", b->direct, b->on_fd)) < 0) ||
-        call_void(b, "add_reader", Py_BuildValue("(iO)", c->wakefd, b->on_fd)) < 0) {
+    if (relay_share(c, b) < 0 || watch(c, b) < 0) {
         close_binding(b);
         return NULL;
     }
@@ -379,7 +385,7 @@ static PyObject *look_after(struct reader *reader, struct binding *b)
     for (;;) {
         r = core_progress(c);
         b->telling = true;
-        told = core_drain(c, b, false, NULL);
+        told = core_drain(c, b->nests ? NULL : b, false, NULL);
         if (reader->binding == NULL || c->closed) {
             return told_what(); /* a callback closed the worker, or another thread */
         }
@@ -410,6 +416,17 @@ static PyObject *look_after(struct reader *reader, struct binding *b)
     return told_what();
 }
 
+/*
+ * The loop runs inside of a callback of itself, as nest_asyncio has it. If that is the descriptors' handle, it cannot be
+ * entered again before it has ended: they get another one. Tasks are no longer called by it, but scheduled, since any of
+ * them may run the loop.
+ */
+static int look_nested(struct core *c, struct binding *b)
+{
+    b->nests = true;
+    return watch(c, b);
+}
+
 static PyObject *look_at_late(struct binding *b)
 {
     return late_look(b) < 0 ? NULL : told_what();
@@ -429,7 +446,11 @@ static PyObject *reader_call(PyObject *self, PyObject *args, PyObject *kwargs)
         Py_RETURN_NONE;
     }
     binding_hold(b);
-    r = reader->when == ON_LATE ? look_at_late(b) : look_after(reader, b);
+    if (b->telling && reader->when == ON_TURN && look_nested(reader->core, b) < 0) {
+        r = NULL;
+    } else {
+        r = reader->when == ON_LATE ? look_at_late(b) : look_after(reader, b);
+    }
     binding_drop(b);
     return r;
 }
