@@ -21,7 +21,7 @@ from ._libs._endpoint import AM_ID
 from ._libs._request import tag_number
 from ._libs.arr import Array
 from ._libs.exceptions import LOST, HawserError, UCXPeerLost, check_short, too_short, translate, translate_receive
-from .exceptions import UCXCanceled, UCXCloseError, UCXError
+from .exceptions import UCXBaseException, UCXCanceled, UCXCloseError, UCXError
 from .utils import hash64bits
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ class Endpoint(_core.UcpEndpoint):
 
     # Whether a message that is shorter than the buffer is an error.
     _exact = True
+    # What fails a message that was posted.
+    _failures: type[Exception] = UCXBaseException
 
     def __init__(
         self, endpoint: ucx_api.UCXEndpoint, ctx: ApplicationContext, tags: dict[str, int] | None = None
@@ -67,6 +69,7 @@ class Endpoint(_core.UcpEndpoint):
         self._msg_recv = tags["msg_recv"] if tags else 0
         self._hash: Callable[[Any], int] = hash if endpoint.of_ucxpy else _portable_hash
         self._hashes: dict[Any, tuple[int, int]] = {}
+        self._sizes: dict[int, int] = {}  # of objects that recv_obj() has begun to receive, by their tags on the wire
         self._shutting_down_peer = False
         self._peer_closes = False
         self._closes_soon = False
@@ -401,12 +404,25 @@ class Endpoint(_core.UcpEndpoint):
             self._sending.discard(data[0])
 
     async def recv_obj(self, tag: Any = None, allocator: Callable[[int], Any] = bytearray) -> Any:
-        """Receive what send_obj() sends, into what `allocator(bytes)` gives."""
+        """Receive what send_obj() sends, into what `allocator(bytes)` gives.
+
+        If it is interrupted, or the allocator fails, the object is the next call's.
+        """
         function("allocator", allocator)
-        nbytes = array.array("Q", [0])
-        await self.recv(nbytes, tag=tag)
-        obj = allocator(nbytes[0])
-        await self.recv(obj, tag=tag)
+        wire = self._tag(tag, False, 1)
+        nbytes = self._sizes.pop(wire, None)
+        if nbytes is None:
+            size = array.array("Q", [0])
+            await self.recv(size, tag=tag)
+            nbytes = size[0]
+        try:
+            obj = allocator(nbytes)
+            await self.recv(obj, tag=tag)
+        except self._failures:
+            raise  # of the connection, or a message that did not fit: it is gone
+        except BaseException:
+            self._sizes[wire] = nbytes
+            raise
         return obj
 
     # ---- Others ----

@@ -23,6 +23,7 @@ class Endpoint(_ucp.Endpoint):
     """A connection to a peer. Made by create_endpoint(), create_endpoint_from_worker_address() and listeners."""
 
     _exact = False
+    _failures = UCXError
     _ep: Any
 
     def __init__(self, endpoint: UCXEndpoint, ctx: Any, tags: dict[str, int] | None = None) -> None:
