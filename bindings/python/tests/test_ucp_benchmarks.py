@@ -142,8 +142,19 @@ def test_one_end_dies(backend, dies):
     check_that_one_end_dies(BENCHMARK, options, dies, "UCX")
 
 
-@pytest.mark.parametrize("count", ["0", "-1"])
-def test_no_round_trip_is_refused(count, capsys):
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--n-iter", "0", "must be 1 or more"),
+        ("--n-iter", "-1", "must be 1 or more"),
+        ("--n-warmup-iter", "-1", "must be 0 or more"),
+        ("--n-bytes", "-5", "must be 0 or more"),
+        ("--n-bytes", "1e400", "infinity"),
+        ("--n-bytes", "abc", "invalid parse_bytes value"),
+    ],
+)
+def test_numbers_that_cannot_be(option, value, said, capsys):
     with pytest.raises(SystemExit):
-        parse_args(["--n-iter", count])
-    assert "must be 1 or more" in capsys.readouterr().err
+        parse_args([f"{option}={value}"])
+    error = capsys.readouterr().err
+    assert option in error and said in error

@@ -19,21 +19,31 @@ from hawser.ucp.utils import mp
 # ---- Options ----
 
 
-def _some(text: str) -> int:
-    """Without any round trip there is nothing to tell of."""
-    count = int(text)
-    if count < 1:
-        raise argparse.ArgumentTypeError("must be 1 or more")
-    return count
+def _at_least(least: int, read: Callable[[str], int] = int) -> Callable[[str], int]:
+    """A number that argparse refuses by its option if it is less, before there are any processes."""
+
+    def number(text: str) -> int:
+        try:
+            given = read(text)
+        except OverflowError as e:
+            raise argparse.ArgumentTypeError(str(e)) from None
+        if given < least:
+            raise argparse.ArgumentTypeError(f"must be {least} or more")
+        return given
+
+    number.__name__ = read.__name__
+    return number
 
 
 def new_parser() -> argparse.ArgumentParser:
     """The options that both have."""
     parser = argparse.ArgumentParser(description="Round trips between two processes")
     add = parser.add_argument
-    add("-n", "--n-bytes", default="10 Mb", type=parse_bytes, metavar="BYTES", help="message size (10 Mb)")
-    add("--n-iter", default=10, type=_some, metavar="N", help="round trips that count (10)")
-    add("--n-warmup-iter", default=10, type=int, metavar="N", help="round trips before (10)")
+    add(
+        "-n", "--n-bytes", default="10 Mb", type=_at_least(0, parse_bytes), metavar="BYTES", help="message size (10 Mb)"
+    )
+    add("--n-iter", default=10, type=_at_least(1), metavar="N", help="round trips that count (10)")
+    add("--n-warmup-iter", default=10, type=_at_least(0), metavar="N", help="round trips before (10)")
     add("-b", "--server-cpu-affinity", default=-1, type=int, metavar="N", help="CPU of the server (-1: any)")
     add("-c", "--client-cpu-affinity", default=-1, type=int, metavar="N", help="CPU of the client (-1: any)")
     add("-o", "--object_type", default="numpy", choices=["numpy", "cupy", "rmm"], help="memory of the messages (numpy)")
