@@ -1,6 +1,7 @@
 """Starts helper_peer processes, also inside namespaces, and talks to them by lines."""
 
 import ctypes
+import itertools
 import os
 import select
 import signal
@@ -156,10 +157,12 @@ def run(*command):
 
 
 class Hosts:
-    """Two network namespaces, joined by a virtual cable: 10.99.0.1 and 10.99.0.2."""
+    """Two network namespaces, joined by a virtual cable: 10.99.0.1 and 10.99.0.2. A program can have several."""
+
+    numbers = itertools.count()
 
     def __init__(self):
-        tag = f"hws{os.getpid() % 100000}"
+        tag = f"hws{os.getpid() % 100000}n{next(self.numbers)}"
         self.names = [f"{tag}a", f"{tag}b"]
         self.links = [f"{tag}v0", f"{tag}v1"]
         self.addresses = ["10.99.0.1", "10.99.0.2"]
