@@ -197,7 +197,9 @@ static void on_welcome(struct hws__endpoint *ep, const struct hws__control *m,
                                                      ep->peer_nonce, m->proof))) {
         hws__endpoint_fail(ep, HWS_E_AUTH, "the listener has another key, or none");
     } else if (!offered || !hws__upgrade_welcome(ep, tail->address, tail->length)) {
-        ep->reason = offered && m->reason <= HWS_REASON_SHM_FAILED ? m->reason : ep->reason;
+        if ((offered || ep->reason == HWS_REASON_CAP) && m->reason <= HWS_REASON_SHM_FAILED) {
+            ep->reason = m->reason; /* the listener knows why it did not take the first way */
+        }
         hws__endpoint_opened(ep);
     }
 }

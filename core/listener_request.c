@@ -75,6 +75,21 @@ static void place_tcp(struct hws__endpoint *ep)
     }
 }
 
+/* By TCP on a worker that has the client's device. That one looks at one device: a client that looks at all of them would
+ * not be answered by UCX 1.13, and is turned away as above. Shared memory, by which it came there, has not the device. */
+static void place_new(struct hws__endpoint *ep)
+{
+    ep->tcp = true;
+    if (!ep->one_device) {
+        hws__endpoint_uworker(ep, NULL);
+        return;
+    }
+    if (ep->worker->main->tcp == NULL && ep->reason == HWS_REASON_CAP) {
+        ep->reason = HWS_REASON_SHM_FAILED;
+    }
+    hws__uworker_request(ep);
+}
+
 /* Accept on the UCX worker that fits; or, if the client came by a device that is younger than the UCX context, by TCP
  * on one whose context has it. UCX 1.13 would leave the client without an answer. */
 static void place(struct hws__endpoint *ep)
@@ -93,8 +108,7 @@ static void place(struct hws__endpoint *ep)
                                                           &ep->request_peer) == HWS__DEVICE_NEW) {
             hws__uworker_replace(w->tcp);
         }
-        ep->tcp = true;
-        hws__uworker_request(ep);
+        place_new(ep);
         return;
     case HWS__DEVICE_STARTING:
         if (hws__late_device_wait(ep, place)) {

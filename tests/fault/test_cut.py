@@ -6,15 +6,13 @@ where a longer silence is allowed.
 TIMEOUT: 180
 """
 
-import contextlib
 import os
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.join(os.environ.get("HAWSER_SOURCE_DIR", "."), "tests"))
-from support.peers import SANITIZED, Hosts, dial, run, serve
+from support.peers import SANITIZED, dial, run, serve, side_by_side
 
 SLACK = 1000 if SANITIZED else 0
 
@@ -163,28 +161,23 @@ GROUPS = (
 )
 
 
-def passes(hosts, cases):
-    """Runs cases one after the other; whether all went well."""
-    failed = 0
-    for name, case in cases:
-        try:
-            case(hosts)
-            print(f"ok   {name}", flush=True)
-        except Exception as error:
-            failed += 1
-            print(f"FAIL {name}: {error!r}", flush=True)
-        mend(hosts)
-    return failed == 0
+def mended(group):
+    """The group's cases, each of which leaves its link up."""
+
+    def then_mend(case):
+        def run_case(hosts):
+            try:
+                case(hosts)
+            finally:
+                mend(hosts)
+
+        return run_case
+
+    return [(name, then_mend(case)) for name, case in group]
 
 
 def main():
-    with contextlib.ExitStack() as stack:
-        pairs = []
-        for _ in GROUPS:
-            pairs.append(Hosts())
-            stack.callback(pairs[-1].close)
-        with ThreadPoolExecutor(len(GROUPS)) as pool:
-            return 0 if all(list(pool.map(passes, pairs, GROUPS))) else 1
+    return 0 if side_by_side([mended(group) for group in GROUPS]) else 1
 
 
 if __name__ == "__main__":

@@ -11,14 +11,17 @@ folders=()
 for folder in include core tools tests examples bench; do
     [ -d $folder ] && folders+=($folder)
 done
-status=0
+files=$(mktemp)
 changes=$(mktemp)
-trap 'rm -f "$changes"' EXIT
+trap 'rm -f "$files" "$changes"' EXIT
+find "${folders[@]}" -name '*.[ch]' -print0 | sort -z >"$files"
+xargs -0 -P "$(nproc)" -n 50 clang-format --style=file --dry-run -Werror <"$files" 2>/dev/null && exit 0
+status=0
 while IFS= read -r -d '' file; do
     if ! clang-format --style=file "$file" | diff -u --label "$file" --label "$file (formatted)" "$file" - >"$changes"; then
         status=1
         echo "FAIL: $file (clang-format -i $file), from:"
         head -n 8 "$changes"
     fi
-done < <(find "${folders[@]}" -name '*.[ch]' -print0 | sort -z)
+done <"$files"
 exit $status

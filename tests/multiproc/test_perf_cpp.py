@@ -1,6 +1,6 @@
 """examples/perf.cpp between two processes: every test and mode, each message checked; what it refuses."""
 
-# TIMEOUT: 180
+# TIMEOUT: 180 SHARED
 
 from __future__ import annotations
 

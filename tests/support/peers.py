@@ -1,5 +1,6 @@
 """Starts helper_peer processes, also inside namespaces, and talks to them by lines."""
 
+import contextlib
 import ctypes
 import itertools
 import os
@@ -8,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from unittest import SkipTest
 
 BUILD = os.environ.get("HAWSER_BUILD_DIR", "")
 PEER = os.path.join(BUILD, "tests", "multiproc", "helper_peer")
@@ -248,3 +251,29 @@ class Hosts:
     def close(self):
         for name in self.names:
             run("ip", "netns", "del", name)
+
+
+def passes(hosts, cases):
+    """Runs cases, pairs of a name and a function of the hosts, one after the other; whether all went well."""
+    failed = 0
+    for name, case in cases:
+        try:
+            case(hosts)
+            print(f"ok   {name}", flush=True)
+        except SkipTest as reason:
+            print(f"SKIP: {name}: {reason}", flush=True)
+        except Exception as error:
+            failed += 1
+            print(f"FAIL {name}: {error!r}", flush=True)
+    return failed == 0
+
+
+def side_by_side(groups):
+    """Runs groups of cases that wait most of their time, each between two hosts of its own; whether all went well."""
+    with contextlib.ExitStack() as stack:
+        pairs = []
+        for _ in groups:
+            pairs.append(Hosts())
+            stack.callback(pairs[-1].close)
+        with ThreadPoolExecutor(len(groups)) as pool:
+            return all(list(pool.map(passes, pairs, groups)))
