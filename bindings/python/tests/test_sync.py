@@ -164,7 +164,8 @@ def work():
 
 threading.Thread(target=work, daemon=True).start()
 ep = listener.accept()
-begun.wait()
+while not begun.wait(0.001):
+    hawser.sync.default_worker().progress()  # what answers the connect may not have left yet
 """
 
 

@@ -280,6 +280,35 @@ async def test_comm():
     listener.close()
 
 
+@pytest.mark.parametrize("size", [8, 4 << 20])
+async def test_cancelled_receives_of_the_lower_calls_take_no_message(size):
+    received = asyncio.Event()
+
+    async def serve(ep):
+        await received.wait()
+        await ep.send(bytes([1]) * size)
+        await ucp.comm.stream_send(ep._ep, ucp.Array(bytes([2]) * size), size)
+        await ep.close()
+
+    listener, client = await connected(serve)
+    tag = client._tags["msg_recv"]
+    for post in (
+        lambda into: ucp.comm.tag_recv(client._ep, ucp.Array(into), size, tag),
+        lambda into: ucp.comm.stream_recv(client._ep, ucp.Array(into), size),
+    ):
+        given_up = bytearray(size)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(post(given_up), 0.05)
+        assert not any(given_up)
+    received.set()
+    into = bytearray(size)
+    await asyncio.wait_for(client.recv(into), 10)
+    assert into == bytes([1]) * size
+    await asyncio.wait_for(ucp.comm.stream_recv(client._ep, ucp.Array(into), size), 10)
+    assert into == bytes([2]) * size
+    listener.close()
+
+
 def test_close_leaves_the_loop_awake():
     """close() makes progress by itself; what the other end waits for must wake the loop afterwards."""
 

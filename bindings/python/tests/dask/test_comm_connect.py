@@ -212,6 +212,41 @@ async def test_another_version_of_ucx(monkeypatch):
             peer.kill()
 
 
+WAITS = """
+import asyncio, logging, sys
+from distributed.comm import connect
+
+logging.basicConfig(format="%(message)s")
+
+async def main():
+    for _ in range(2):
+        try:
+            await connect(sys.argv[1], timeout=1)
+        except OSError:
+            pass
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+
+
+async def test_a_device_that_does_not_lead_there_is_told_of_once():
+    addresses = subprocess.run(["hostname", "-I"], capture_output=True, text=True).stdout.split()
+    host = next((address for address in addresses if "." in address), None)
+    if host is None:
+        pytest.skip("this machine has no address but the loopback one")
+    async with listen(f"ucx://{host}:0", lambda comm: None) as listener:
+        address = listener.contact_address
+        child = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", WAITS, address),
+            env={**os.environ, "UCX_NET_DEVICES": "lo"},
+            stderr=subprocess.PIPE,
+        )
+        _, said = await asyncio.wait_for(child.communicate(), 60)
+    told = [line for line in said.decode().splitlines() if "no transport reaches the peer" in line]
+    assert len(told) == 1 and "UCX_NET_DEVICES=lo" in told[0] and address in told[0], said
+
+
 async def test_address_in_use():
     import errno
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import logging
+import os
 import time
 from typing import Any
 
@@ -12,8 +15,10 @@ import hawser
 
 from ._address import address_of
 from ._comm import HawserComm
-from ._config import close_timeout, connect_timeout, refuse_encryption
+from ._config import close_timeout, connect_timeout, refuse_encryption, ucx_config
 from ._workers import loop_worker
+
+log = logging.getLogger("hawser.dask")
 
 # Trying again does not help. Who takes a connection in and resets it is a process that ends: over tcp it would
 # have stood, and its first message failed.
@@ -27,6 +32,15 @@ _FATAL = (
 
 # A peer that has run out of descriptors looks like one with another version of UCX. It has them again after a while.
 _SHORTAGE = 5.0
+
+
+@functools.lru_cache(1000)
+def _say_unreachable(text: str) -> None:
+    """Once: Dask tries again, a worker for ever, and says no more than that it waits."""
+    names = ("TLS", "NET_DEVICES")
+    asked = {name: os.environ.get(f"UCX_{name}") or ucx_config().get(name) for name in names}
+    settings = ", ".join(f"UCX_{name}={value}" for name, value in asked.items() if value)
+    log.warning("%s%s", text, f" ({settings})" if settings else "")
 
 
 class HawserConnector(Connector):
@@ -54,8 +68,10 @@ class HawserConnector(Connector):
                 host, port, worker=loop_worker(host), timeout=connect_timeout(), close_timeout=close_timeout()
             )
         except hawser.HawserError as e:
-            error = FatalCommClosedError if self._is_final(e) else CommClosedError
-            raise error(f"connecting to {self.prefix}{address}: {type(e).__name__}: {e}") from e
+            text = f"connecting to {self.prefix}{address}: {type(e).__name__}: {e}"
+            if isinstance(e, hawser.UnreachableError):
+                _say_unreachable(text)
+            raise (FatalCommClosedError if self._is_final(e) else CommClosedError)(text) from e
         try:
             return HawserComm(endpoint, self.prefix, deserialize)
         except CommClosedError as e:  # as a reset that comes before the connection is made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from hawser._check import one
@@ -23,14 +24,37 @@ def _cb_func(request: Any, exception: Exception | None, event_loop: Any, future:
         future.set_result(True)
 
 
+class _Receive(asyncio.Future[bool]):
+    """Cancelled, it takes no message: what comes is the next receive's."""
+
+    stop: Callable[[], None] | None = None
+
+    def cancel(self, msg: Any = None) -> bool:
+        if self.stop is not None and not self.done():
+            self.stop()
+        return super().cancel(msg)
+
+
 def _call_ucx_api(
     worker: Any, event_loop: asyncio.AbstractEventLoop | None, func: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> asyncio.Future[bool]:
-    future: asyncio.Future[bool] = _usable(event_loop).create_future()
-    event_loop = future.get_loop()
-    request = func(*args, cb_func=_cb_func, cb_args=(event_loop, future), **kwargs)
+    return _call(worker, _usable(event_loop).create_future(), func, *args, **kwargs)
+
+
+def _receive(
+    worker: Any, event_loop: asyncio.AbstractEventLoop | None, func: Callable[..., Any], *args: Any, **kwargs: Any
+) -> asyncio.Future[bool]:
+    return _call(worker, _Receive(loop=_usable(event_loop)), func, *args, **kwargs)
+
+
+def _call(
+    worker: Any, future: asyncio.Future[bool], func: Callable[..., Any], *args: Any, **kwargs: Any
+) -> asyncio.Future[bool]:
+    request = func(*args, cb_func=_cb_func, cb_args=(future.get_loop(), future), **kwargs)
     if request is None and not future.done():
         future.set_result(True)
+    elif isinstance(future, _Receive):
+        future.stop = partial(worker.request_cancel, request)
     _watch(worker)
     return future
 
@@ -79,14 +103,14 @@ def tag_recv(
 ) -> asyncio.Future[bool]:
     """Receive a tagged message; obj: an endpoint or a worker."""
     worker, ep = (obj, None) if isinstance(obj, ucx_api.UCXWorker) else (_worker_of(obj), obj)
-    return _call_ucx_api(worker, event_loop, ucx_api.tag_recv_nb, worker, buffer, nbytes, tag, name=name, ep=ep)
+    return _receive(worker, event_loop, ucx_api.tag_recv_nb, worker, buffer, nbytes, tag, name=name, ep=ep)
 
 
 def stream_recv(
     ep: Any, buffer: arr.Array, nbytes: int, name: str = "stream_recv", event_loop: Any = None
 ) -> asyncio.Future[bool]:
     """Receive bytes of the stream."""
-    return _call_ucx_api(_worker_of(ep), event_loop, ucx_api.stream_recv_nb, ep, buffer, nbytes, name=name)
+    return _receive(_worker_of(ep), event_loop, ucx_api.stream_recv_nb, ep, buffer, nbytes, name=name)
 
 
 def am_recv(ep: Any, name: str = "am_recv", event_loop: Any = None) -> asyncio.Future[Any]:
