@@ -9,6 +9,7 @@ from typing import Any
 
 from distributed.comm.addressing import get_address_host
 
+from ._descriptors import count_for
 from ._setting import flag
 
 log = logging.getLogger("hawser.dask")
@@ -23,6 +24,8 @@ def _server(comm_handler: Any) -> tuple[Any, set[str]]:
 def attach(comm_handler: Any) -> None:
     """Called when a listener has started: Dask's servers give it a method of theirs."""
     server, kind = _server(comm_handler)
+    if "Server" in kind:
+        count_for(server)
     if "Scheduler" in kind and flag("learn-bandwidths"):
         _learn(server)
     elif "Worker" in kind:
