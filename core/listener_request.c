@@ -58,13 +58,14 @@ static enum hws__device main_device(const struct hws__endpoint *ep)
         &ep->request_peer);
 }
 
-/* By TCP: on the main UCX worker, unless that ran out of descriptors once and cannot be connected to any more, or
- * looks at all devices and would not agree on one with a client that looks at one. The other TCP worker looks at one:
- * who looks at all is turned away from it, and dials again from one. */
-static void place_tcp(struct hws__endpoint *ep)
+/* By TCP: on the main UCX worker, unless that cannot be connected to (it ran out of descriptors once, or has not the
+ * client's device: outdated), or looks at all devices and would not agree on one with a client that looks at one. The
+ * other TCP worker looks at one: who looks at all is turned away from it, and dials again from one. UCX 1.13 would leave
+ * it without an answer. */
+static void place_tcp(struct hws__endpoint *ep, bool outdated)
 {
     struct hws__uworker *u = ep->worker->main;
-    bool lost = hws__acceptors_lost(u), all_devices = u->tcp == NULL;
+    bool lost = outdated || hws__acceptors_lost(u), all_devices = u->tcp == NULL;
 
     if (!lost && !(all_devices && ep->one_device)) {
         hws__endpoint_uworker(ep, u);
@@ -75,19 +76,21 @@ static void place_tcp(struct hws__endpoint *ep)
     }
 }
 
-/* By TCP on a worker that has the client's device. That one looks at one device: a client that looks at all of them would
- * not be answered by UCX 1.13, and is turned away as above. Shared memory, by which it came there, has not the device. */
+/* By TCP on a UCX worker whose context has the client's device. On UCX 1.13 the client tried shared memory first, which
+ * begins with a context that has not. */
 static void place_new(struct hws__endpoint *ep)
 {
-    ep->tcp = true;
-    if (!ep->one_device) {
-        hws__endpoint_uworker(ep, NULL);
-        return;
+    struct hws__worker *w = ep->worker;
+
+    if (w->tcp != NULL && hws__context_device_towards(w->context, &w->tcp->tcp->devices,
+                                                      &ep->request_peer) == HWS__DEVICE_NEW) {
+        hws__uworker_replace(w->tcp);
     }
-    if (ep->worker->main->tcp == NULL && ep->reason == HWS_REASON_CAP) {
+    ep->tcp = true;
+    if (w->main->tcp == NULL && ep->reason == HWS_REASON_CAP) {
         ep->reason = HWS_REASON_SHM_FAILED;
     }
-    hws__uworker_request(ep);
+    place_tcp(ep, true);
 }
 
 /* Accept on the UCX worker that fits; or, if the client came by a device that is younger than the UCX context, by TCP
@@ -104,10 +107,6 @@ static void place(struct hws__endpoint *ep)
     }
     switch (ep->raw ? HWS__DEVICE_KNOWN : main_device(ep)) {
     case HWS__DEVICE_NEW:
-        if (w->tcp != NULL && hws__context_device_towards(w->context, &w->tcp->tcp->devices,
-                                                          &ep->request_peer) == HWS__DEVICE_NEW) {
-            hws__uworker_replace(w->tcp);
-        }
         place_new(ep);
         return;
     case HWS__DEVICE_STARTING:
@@ -119,7 +118,7 @@ static void place(struct hws__endpoint *ep)
         break;
     }
     if (ep->tcp) {
-        place_tcp(ep);
+        place_tcp(ep, false);
     } else {
         hws__uworker_request(ep);
     }

@@ -130,10 +130,15 @@ def _names_cuda(transports: str) -> bool:
     return "cuda" in transports and not transports.startswith("^")
 
 
+def own_choice() -> dict[str, str]:
+    """The transports and devices that the process's environment names for UCX."""
+    return {key: os.environ[f"UCX_{key}"] for key in ("TLS", "NET_DEVICES") if f"UCX_{key}" in os.environ}
+
+
 def refuse_unusable(config: Mapping[str, str], description: str) -> None:
     """Raises RuntimeError where Dask's settings ask for what UCX does not have, with the reason. What the process's
     environment asks for is UCX's own matter, so that is only said."""
-    own = {key: os.environ[f"UCX_{key}"] for key in ("TLS", "NET_DEVICES") if f"UCX_{key}" in os.environ}
+    own = own_choice()
     if problems := check(own, description):
         log.warning("UCX's settings in the environment, %s: %s", own, "; ".join(problems))
     problems = check(config, description)

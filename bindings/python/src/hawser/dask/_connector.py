@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
 import time
 from typing import Any
 
@@ -15,7 +14,7 @@ import hawser
 
 from ._address import address_of
 from ._comm import HawserComm
-from ._config import close_timeout, connect_timeout, refuse_encryption, ucx_config
+from ._config import close_timeout, connect_timeout, own_choice, refuse_encryption, ucx_config
 from ._workers import loop_worker
 
 log = logging.getLogger("hawser.dask")
@@ -37,9 +36,8 @@ _SHORTAGE = 5.0
 @functools.lru_cache(1000)
 def _say_unreachable(text: str) -> None:
     """Once: Dask tries again, a worker for ever, and says no more than that it waits."""
-    names = ("TLS", "NET_DEVICES")
-    asked = {name: os.environ.get(f"UCX_{name}") or ucx_config().get(name) for name in names}
-    settings = ", ".join(f"UCX_{name}={value}" for name, value in asked.items() if value)
+    asked = ucx_config() | own_choice()
+    settings = ", ".join(f"UCX_{name}={asked[name]}" for name in ("TLS", "NET_DEVICES") if name in asked)
     log.warning("%s%s", text, f" ({settings})" if settings else "")
 
 

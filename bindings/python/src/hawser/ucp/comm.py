@@ -35,27 +35,30 @@ class _Receive(asyncio.Future[bool]):
         return super().cancel(msg)
 
 
+def _post(worker: Any, future: asyncio.Future[bool], func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The request that ends the future; None if it has."""
+    request = func(*args, cb_func=_cb_func, cb_args=(future.get_loop(), future), **kwargs)
+    if request is None and not future.done():
+        future.set_result(True)
+    _watch(worker)
+    return request
+
+
 def _call_ucx_api(
     worker: Any, event_loop: asyncio.AbstractEventLoop | None, func: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> asyncio.Future[bool]:
-    return _call(worker, _usable(event_loop).create_future(), func, *args, **kwargs)
+    future: asyncio.Future[bool] = _usable(event_loop).create_future()
+    _post(worker, future, func, *args, **kwargs)
+    return future
 
 
 def _receive(
     worker: Any, event_loop: asyncio.AbstractEventLoop | None, func: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> asyncio.Future[bool]:
-    return _call(worker, _Receive(loop=_usable(event_loop)), func, *args, **kwargs)
-
-
-def _call(
-    worker: Any, future: asyncio.Future[bool], func: Callable[..., Any], *args: Any, **kwargs: Any
-) -> asyncio.Future[bool]:
-    request = func(*args, cb_func=_cb_func, cb_args=(future.get_loop(), future), **kwargs)
-    if request is None and not future.done():
-        future.set_result(True)
-    elif isinstance(future, _Receive):
+    future = _Receive(loop=_usable(event_loop))
+    request = _post(worker, future, func, *args, **kwargs)
+    if request is not None:
         future.stop = partial(worker.request_cancel, request)
-    _watch(worker)
     return future
 
 
