@@ -14,20 +14,29 @@
  */
 struct outgoing {
     ucp_dt_iov_t piece;
-    hws_id endpoint; /* of a hello */
+    hws_id endpoint; /* that waits for it to be gone; or 0 */
     struct hws__control control;
 };
 
-/* A hello came back: UCX sends nothing before the listener's UCX worker has answered. An error is reported by the
- * endpoint's handler. */
+/* UCX has sent it: a hello not before the listener's UCX worker has answered, a welcome not before the connection has
+ * changed to shared memory. An error is reported by the endpoint's handler. */
 static void given_back(struct outgoing *o, ucs_status_t status)
 {
     struct hws__endpoint *ep = status == UCS_OK ? hws__obj_find(&hws__objects, o->endpoint) : NULL;
 
-    if (ep != NULL) {
+    if (ep != NULL && ep->server) {
+        hws__endpoint_welcomed(ep);
+    } else if (ep != NULL) {
         ep->answered = true;
     }
     free(o);
+}
+
+/* The last message of this side before the connection is open to the peer, or the first one of a dial. */
+static bool is_awaited(enum hws__control_type type, const struct hws__uworker *u)
+{
+    return type == HWS__CONTROL_HELLO || type == HWS__CONTROL_JOINED ||
+           (type == HWS__CONTROL_WELCOME && u == NULL);
 }
 
 static void sent(void *request, ucs_status_t status, void *user_data)
@@ -74,7 +83,7 @@ void hws__control_send_with(struct hws__endpoint *ep, const struct hws__control 
     m->multi_bytes_max = ep->worker->multi_bytes_max;
     m->multi_count_max = ep->worker->multi_count_max;
     hws__credit_window(ep->worker, &m->credit_messages, &m->credit_kib);
-    o->endpoint = type == HWS__CONTROL_HELLO ? ep->obj.id : 0;
+    o->endpoint = is_awaited(type, u) ? ep->obj.id : 0;
     p.user_data = o;
     request = hws__ucx.ucp_am_send_nbx(ep->ucx, HWS__AM_CONTROL, address != 0 ? o + 1 : NULL,
                                        address, &o->piece, 1, &p);

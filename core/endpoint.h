@@ -49,6 +49,10 @@ struct hws__endpoint {
     bool answered;                  /* a dial that failed was taken in */
     bool rejected;                  /* a dial by TCP was, once */
     bool server;
+    bool
+        welcomed; /* server: its answer to the hello has left UCX: the peer opens whatever this side does next */
+    bool
+        unannounced; /* server: open, but who listens has not heard of it, see hws__endpoint_welcomed() */
     bool one_device; /* server: dialled from a UCX context for TCP only */
     bool ucx_error;  /* UCX reported an error: the UCX endpoint is useless */
     bool in_attention;
@@ -203,6 +207,15 @@ void hws__endpoint_end_matching(struct hws__endpoint *ep, int32_t status);
 void hws__raw_start(struct hws__endpoint *ep);
 /** Its peer, which is further, has sent something. Owner only. */
 void hws__raw_heard(struct hws__endpoint *ep);
+/** Server: its answer to the hello has left UCX. Owner only, also inside UCX callbacks. */
+void hws__endpoint_welcomed(struct hws__endpoint *ep);
+/** Server: the peer speaks, so the answer has come to it. Owner only, also inside UCX callbacks. */
+static inline void hws__endpoint_heard(struct hws__endpoint *ep)
+{
+    if (ep->unannounced) {
+        hws__endpoint_welcomed(ep);
+    }
+}
 /** A connect that was submitted did not run, or failed: its endpoint never was. Owner only. */
 void hws__connect_refused(struct hws__post *p);
 

@@ -3,6 +3,7 @@
  */
 #include "endpoint_phase.h"
 #include "dial.h"
+#include "hello.h"
 #include "listener.h"
 #include "lost.h"
 #include "reserve.h"
@@ -45,6 +46,39 @@ void hws__endpoint_fail_unwanted(struct hws__endpoint *ep)
                        "no shared memory with the peer, and UCX_TLS leaves out every network");
 }
 
+static void announce(struct hws__endpoint *ep)
+{
+    ep->unannounced = false;
+    ep->deadline = 0;
+    if (!hws__endpoint_tell_accepted(ep)) {
+        hws__endpoint_close(ep);
+    }
+}
+
+void hws__endpoint_welcomed(struct hws__endpoint *ep)
+{
+    ep->welcomed = true;
+    if (ep->unannounced && !ep->failed && !ep->closing) {
+        announce(ep);
+    }
+}
+
+/*
+ * Who makes progress only inside calls may make none after it has heard of the peer. An answer that waits in UCX then,
+ * because the connection still changes to shared memory, would leave the peer's connect hanging.
+ */
+static void announce_when_welcomed(struct hws__endpoint *ep)
+{
+    const struct hws__listener *l = hws__listener_of(ep);
+
+    if (ep->raw || ep->welcomed) {
+        announce(ep);
+        return;
+    }
+    ep->unannounced = true;
+    hws__endpoint_deadline(ep, l != NULL ? l->hello_timeout : HWS__HELLO_NS);
+}
+
 void hws__endpoint_opened(struct hws__endpoint *ep)
 {
     if (!hws__endpoint_lanes(ep)) {
@@ -72,9 +106,7 @@ void hws__endpoint_opened(struct hws__endpoint *ep)
     hws__reserve_keep(ep->worker);
     ep->deadline = 0;
     if (ep->server) {
-        if (!hws__endpoint_tell_accepted(ep)) {
-            hws__endpoint_close(ep);
-        }
+        announce_when_welcomed(ep);
     } else if (ep->connect != NULL && ep->starting) {
         hws__endpoint_attend(ep);
     } else if (ep->connect != NULL) {

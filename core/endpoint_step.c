@@ -63,14 +63,14 @@ static void ucx_failed(struct hws__endpoint *ep)
 /* A failure was noted: tell everybody, once. */
 static void handle_failure(struct hws__endpoint *ep)
 {
-    bool was_open = ep->phase == HWS__PHASE_OPEN;
+    bool was_open = ep->phase == HWS__PHASE_OPEN && !ep->unannounced;
 
     if (ep->failure_handled) {
         return;
     }
     ep->failure_handled = true;
-    if (ep->accepted && ep->phase == HWS__PHASE_HELLO && !ep->closing) {
-        /* The application said yes, and the peer left in the upgrade. */
+    if (ep->accepted && (ep->phase == HWS__PHASE_HELLO || ep->unannounced) && !ep->closing) {
+        /* The application said yes, and the peer left before it had its answer. */
         was_open = hws__endpoint_tell_accepted(ep);
     }
     cut_off(ep, ep->status);
@@ -105,6 +105,12 @@ static void late(struct hws__endpoint *ep)
             hws__endpoint_fail(ep, HWS_E_TIMED_OUT, "no hello in time");
         } else {
             hws__dial_failed(ep, HWS_E_TIMED_OUT);
+        }
+        break;
+    case HWS__PHASE_OPEN:
+        if (ep->unannounced) {
+            hws__endpoint_fail(ep, HWS_E_TIMED_OUT,
+                               "the answer to the hello could not be sent in time");
         }
         break;
     case HWS__PHASE_FLUSHING:

@@ -349,6 +349,7 @@ static void take(struct hws__endpoint *ep, const struct hws__control *m, const s
 {
     const struct hws__context *c = ep->worker->context;
 
+    hws__endpoint_heard(ep);
     ep->peer_host = m->host;
     ep->peer_pid = m->pid;
     if (ep->uworker->role == HWS__ISOLATED) {

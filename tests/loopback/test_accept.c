@@ -6,6 +6,7 @@
 #include "support/pair.h"
 #include "support/dial.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static hws_id requested(t_pair *pair, uint32_t nth)
@@ -139,6 +140,36 @@ CASE(peer_that_gives_up_while_it_is_let_in)
         t_gone(&pair, server);
     }
     t_pair_close(&pair);
+}
+
+/* The application may do other things once it has heard of the peer: nothing of the connection waits for it. */
+static void check_open_without(const char *how, uint32_t endpoint_flags, uint32_t listener_flags)
+{
+    hws_endpoint_opts endpoint = {.struct_size = sizeof(endpoint), .flags = endpoint_flags};
+    t_pair pair;
+    hws_id client, op;
+
+    printf("%s\n", how);
+    t_pair_listen(&pair, &(t_pair_opts){.listener_flags = listener_flags});
+    CHECK_OK(hws_connect(pair.worker[0], "127.0.0.1", pair.port, &endpoint, NULL, &client, &op));
+    if (listener_flags & HWS_LISTENER_EXPLICIT) {
+        CHECK_OK(hws_accept(requested(&pair, 0)));
+    }
+    UNTIL(&pair, t_record_kinds(&pair.record[1], HWS_EVENT_ACCEPTED, 0) == 1);
+    CHECK_OK(hws_wait(op, 2000 * T_MS, NULL)); /* progress of the client alone */
+    CHECK_EQ(t_endpoint_info(client).state, HWS_STATE_OPEN);
+    t_pair_close(&pair);
+}
+
+CASE(accepted_by_who_makes_no_progress_then)
+{
+    for (int i = 0; i < 5; i++) {
+        check_open_without("shared memory", 0, 0);
+        check_open_without("TCP", HWS_ENDPOINT_TCP_ONLY, 0);
+        check_open_without("asked for", 0, HWS_LISTENER_EXPLICIT);
+        check_open_without("asked for, TCP", HWS_ENDPOINT_TCP_ONLY, HWS_LISTENER_EXPLICIT);
+        check_open_without("plain UCX", HWS_ENDPOINT_RAW, HWS_LISTENER_RAW);
+    }
 }
 
 CASE(listener_closed_while_it_lets_in)

@@ -6,8 +6,8 @@
 
 Other threads run while a call blocks, and Ctrl-C ends it. Without a `worker` argument each thread
 has a worker of its own, closed when Python ends. Such a worker makes progress inside of calls only: a peer that
-connects, or receives what was sent, may have to wait until this thread calls again, also where accept() or
-send() has returned. A thread that does other things for long gives a worker with `progress="thread"`.
+connects, or receives what was sent, may have to wait until this thread calls again, also where send() has
+returned. A thread that does other things for long gives a worker with `progress="thread"`.
 """
 
 from __future__ import annotations
