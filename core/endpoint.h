@@ -157,6 +157,13 @@ static inline bool hws__endpoint_left(const struct hws__endpoint *ep)
     return ep->closing || (asked & (HWS__ASKED_CLOSE | HWS__ASKED_ABORT)) != 0;
 }
 
+/** Server: no event has named it to the user, so none may speak of its end. Owner only. */
+static inline bool hws__endpoint_unheard(const struct hws__endpoint *ep)
+{
+    return ep->server && !ep->accepted && ep->phase != HWS__PHASE_REQUEST &&
+           (ep->phase < HWS__PHASE_OPEN || ep->unannounced);
+}
+
 /** Go on with whatever is due: errors, phases, closing. Owner only, outside UCX callbacks. */
 void hws__endpoint_step(struct hws__endpoint *ep);
 /** Note a failure; the rest happens in hws__endpoint_step(). Owner only. */

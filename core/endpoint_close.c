@@ -130,6 +130,7 @@ void hws__endpoint_close(struct hws__endpoint *ep)
     if (ep->closing || ep->phase == HWS__PHASE_GONE) {
         return;
     }
+    ep->silent |= hws__endpoint_unheard(ep);
     ep->closing = true;
     ep->told = true;
     ep->open = false;

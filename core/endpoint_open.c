@@ -48,11 +48,11 @@ void hws__endpoint_fail_unwanted(struct hws__endpoint *ep)
 
 static void announce(struct hws__endpoint *ep)
 {
-    ep->unannounced = false;
     ep->deadline = 0;
     if (!hws__endpoint_tell_accepted(ep)) {
         hws__endpoint_close(ep);
     }
+    ep->unannounced = false;
 }
 
 void hws__endpoint_welcomed(struct hws__endpoint *ep)
@@ -71,11 +71,11 @@ static void announce_when_welcomed(struct hws__endpoint *ep)
 {
     const struct hws__listener *l = hws__listener_of(ep);
 
+    ep->unannounced = true;
     if (ep->raw || ep->welcomed) {
         announce(ep);
         return;
     }
-    ep->unannounced = true;
     hws__endpoint_deadline(ep, l != NULL ? l->hello_timeout : HWS__HELLO_NS);
 }
 

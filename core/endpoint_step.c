@@ -81,7 +81,7 @@ static void handle_failure(struct hws__endpoint *ep)
     }
     if (ep->server && !was_open && !ep->closing) {
         /* Nobody but the listener has heard of it. */
-        ep->silent = ep->phase != HWS__PHASE_REQUEST && !ep->accepted;
+        ep->silent = hws__endpoint_unheard(ep);
         ep->told = true;
         ep->closing = true;
         ep->phase = HWS__PHASE_FORCING;

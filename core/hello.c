@@ -87,7 +87,7 @@ void hws__hello_refuse(struct hws__endpoint *ep, int32_t code)
     struct hws__control c = {.code = code};
 
     hws__control_send(ep, &c, HWS__CONTROL_REFUSED);
-    ep->silent = ep->phase != HWS__PHASE_REQUEST && !ep->accepted;
+    ep->silent = hws__endpoint_unheard(ep);
     ep->refused = ep->closing = ep->told = true;
     ep->phase = HWS__PHASE_GOODBYE;
     hws__endpoint_deadline(ep, REFUSED_NS);
