@@ -7,7 +7,7 @@
 #include <hawser.h>
 #include <pthread.h>
 
-/** pthread_create() of one that takes none of the program's signals. 0 or an errno. */
+/** pthread_create() of one that takes none of the program's signals but those of its own faults. 0 or an errno. */
 int hws__quiet_thread(pthread_t *out, const pthread_attr_t *attr, void *(*fn)(void *), void *arg);
 
 /**

@@ -1,7 +1,6 @@
 /* The C side of a worker: events come in on any thread and are told to Python under the GIL. */
 #include "op.h"
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -356,8 +355,6 @@ static void *close_abandoned(void *arg)
 void core_abandon(struct core *c)
 {
     struct abandoned *a = malloc(sizeof *a);
-    pthread_attr_t attr;
-    pthread_t thread;
 
     if (a != NULL) {
         core_ref(c);
@@ -366,13 +363,10 @@ void core_abandon(struct core *c)
         abandoned = a;
     }
     core_ref(c);
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    if (pthread_create(&thread, &attr, close_abandoned, c) != 0) {
+    if (!thread_start(close_abandoned, c)) {
         hws_close(c->id);
         core_unref(c);
     }
-    pthread_attr_destroy(&attr);
 }
 
 /* Buffers of operations that ended after their worker was dropped. */

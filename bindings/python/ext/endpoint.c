@@ -38,7 +38,9 @@ static inline bool send_usual(struct endpoint *e, PyObject *const *args, Py_ssiz
     void *data;
     int32_t r;
 
-    if (n < 1 || n > 2 || !usual_memory(args[0], &data, &length)) {
+    /* A number that is no int runs Python, which may change the size of a bytearray. */
+    if (n < 1 || n > 2 || (n == 2 && !PyLong_Check(args[1])) ||
+        !usual_memory(args[0], &data, &length)) {
         return false;
     }
     *out = NULL;

@@ -245,6 +245,13 @@ void core_reap(void);
 void core_closed(struct core *c);
 uint64_t now_ns(void);
 
+/* thread.c */
+/**
+ * Have fn(arg) run on a thread of its own, which never touches Python. It takes no signals of the program but those of
+ * its own faults. False if there is none to be had.
+ */
+bool thread_start(void *(*fn)(void *), void *arg);
+
 /* relay.c */
 /** Decide whether a loop watches the worker's descriptor itself. -1 with an error set. */
 int relay_share(struct core *c, struct binding *b);

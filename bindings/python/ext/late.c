@@ -50,6 +50,9 @@ static int look_at(struct binding *b, uint64_t when)
 
 int late_watch(struct op *op, struct binding *b)
 {
+    if (b->loop == NULL) {
+        return 0; /* unbound meanwhile: nothing would take it out of the list */
+    }
     op->late_next = b->timed;
     op->late_link = &b->timed;
     if (b->timed != NULL) {

@@ -132,27 +132,25 @@ static void close_binding(struct binding *b)
     binding_drop(b);
 }
 
-static PyObject *call_loop(struct binding *b, const char *method, PyObject *args)
+/*
+ * What is called of a loop is not borrowed from the binding: making the arguments may run the collector, and so any
+ * Python, and another thread may unbind it meanwhile. -1 with an error set.
+ */
+static int called(PyObject *loop, PyObject *reader, PyObject *result)
 {
-    PyObject *m, *r = NULL;
-
-    if (args == NULL) {
-        return NULL;
-    }
-    if ((m = PyObject_GetAttrString(b->loop, method)) != NULL) {
-        r = PyObject_CallObject(m, args);
-        Py_DECREF(m);
-    }
-    Py_DECREF(args);
-    return r;
+    Py_XDECREF(result);
+    Py_XDECREF(reader);
+    Py_DECREF(loop);
+    return result == NULL ? -1 : 0;
 }
 
-static int call_void(struct binding *b, const char *method, PyObject *args)
+static int add_reader(struct binding *b, int fd)
 {
-    PyObject *r = call_loop(b, method, args);
+    PyObject *loop = Py_XNewRef(b->loop), *on_fd = Py_XNewRef(b->on_fd);
 
-    Py_XDECREF(r);
-    return r == NULL ? -1 : 0;
+    return loop == NULL
+               ? 0
+               : called(loop, on_fd, PyObject_CallMethod(loop, "add_reader", "iO", fd, on_fd));
 }
 
 /* A closed loop watches nothing and can be asked nothing. Nor is one that was unbound. */
@@ -186,6 +184,20 @@ static bool unlink_binding(struct core *c, const struct binding *b)
     return true;
 }
 
+/* `here`: on the loop's thread. */
+static void remove_reader(PyObject *loop, int fd, bool here)
+{
+    PyObject *remove = PyObject_GetAttrString(loop, "remove_reader"), *r = NULL;
+
+    if (remove != NULL) {
+        r = here ? PyObject_CallFunction(remove, "i", fd)
+                 : PyObject_CallMethod(loop, "call_soon_threadsafe", "Oi", remove, fd);
+        Py_DECREF(remove);
+    }
+    Py_XDECREF(r);
+    PyErr_Clear();
+}
+
 void bindings_clear(struct core *c)
 {
     struct binding *b;
@@ -199,16 +211,9 @@ void bindings_clear(struct core *c)
             int fds[2] = {b->direct, c->wakefd};
 
             for (int i = 0; i < 2; i++) {
-                if (fds[i] >= 0 && here) {
-                    call_void(b, "remove_reader", Py_BuildValue("(i)", fds[i]));
-                } else if (fds[i] >= 0) {
-                    PyObject *remove = PyObject_GetAttrString(b->loop, "remove_reader");
-
-                    if (remove != NULL) {
-                        call_void(b, "call_soon_threadsafe", Py_BuildValue("(Ni)", remove, fds[i]));
-                    }
+                if (fds[i] >= 0) {
+                    remove_reader(b->loop, fds[i], here);
                 }
-                PyErr_Clear();
             }
         }
         close_binding(b);
@@ -256,13 +261,12 @@ bool binding_is_of(const struct core *c, const struct binding *b)
     return own != NULL;
 }
 
-static int watch(struct core *c, struct binding *b)
+static int watch(const struct core *c, struct binding *b)
 {
-    if (b->direct >= 0 &&
-        call_void(b, "add_reader", Py_BuildValue("(iO)", b->direct, b->on_fd)) < 0) {
+    if (b->direct >= 0 && add_reader(b, b->direct) < 0) {
         return -1;
     }
-    return call_void(b, "add_reader", Py_BuildValue("(iO)", c->wakefd, b->on_fd));
+    return add_reader(b, c->wakefd);
 }
 
 static struct binding *bind_loop(struct core *c, PyObject *loop)
@@ -324,18 +328,25 @@ struct binding *binding_running(struct core *c)
 
 int binding_schedule(struct core *c, struct binding *b)
 {
+    PyObject *loop = b->loop, *on_turn = b->on_turn;
+
     (void)c;
-    if (b->due || b->loop == NULL) {
+    if (b->due || loop == NULL) {
         return 0;
     }
     b->due = true;
-    return call_void(b, "call_soon", Py_BuildValue("(O)", b->on_turn));
+    Py_INCREF(loop);
+    Py_INCREF(on_turn);
+    return called(loop, on_turn, PyObject_CallMethod(loop, "call_soon", "O", on_turn));
 }
 
 int binding_call_later(struct binding *b, double seconds)
 {
-    return b->loop == NULL ? 0
-                           : call_void(b, "call_later", Py_BuildValue("(dO)", seconds, b->on_late));
+    PyObject *loop = Py_XNewRef(b->loop), *on_late = Py_XNewRef(b->on_late);
+
+    return loop == NULL ? 0
+                        : called(loop, on_late,
+                                 PyObject_CallMethod(loop, "call_later", "dO", seconds, on_late));
 }
 
 /* Progress outside of a loop's turn leaves the worker unarmed: whoever sleeps on it looks again. */

@@ -383,25 +383,38 @@ static PyObject *itself(PyObject *self, PyObject *unused)
     return Py_NewRef(self);
 }
 
+/* The binding of the loop where it is waited for; null if that is none any more. */
+static struct binding *binding_of(const struct op *op)
+{
+    struct binding *b = op->core->bindings;
+
+    while (b != NULL && b->loop != op->loop) {
+        b = b->next;
+    }
+    return b;
+}
+
 /* A method of the loop's, so that the tasks which ask each operation for its loop make no new one each time. */
 PyObject *op_get_loop(PyObject *self, void *unused)
 {
     static PyMethodDef method = {"get_loop", itself, METH_NOARGS, NULL};
     struct op *op = (struct op *)(void *)self;
     struct binding *b;
+    PyObject *r;
 
     (void)unused;
     if (op_bind(op) < 0) {
         return NULL;
     }
-    for (b = op->core->bindings; b != NULL && b->loop != op->loop; b = b->next) {}
-    if (b == NULL) {
-        return PyCFunction_New(&method, op->loop);
+    if ((b = binding_of(op)) != NULL && b->get_loop != NULL) {
+        return Py_NewRef(b->get_loop);
     }
-    if (b->get_loop == NULL && (b->get_loop = PyCFunction_New(&method, op->loop)) == NULL) {
-        return NULL;
+    /* This may run the collector, and so what unbinds the loop. */
+    r = PyCFunction_New(&method, op->loop);
+    if (r != NULL && (b = binding_of(op)) != NULL) {
+        replace(&b->get_loop, Py_NewRef(r));
     }
-    return Py_NewRef(b->get_loop);
+    return r;
 }
 
 int op_future_import(void)

@@ -126,10 +126,12 @@ int op_bind(struct op *op)
     op->thread = b->thread;
     before = op->loop;
     op->loop = Py_NewRef(b->loop);
+    binding_hold(b);
     r = op_over(op) ? 0 : binding_schedule(op->core, b);
     if (r == 0 && op->deadline != 0 && op->late_link == NULL && !op_over(op)) {
         r = late_watch(op, b);
     }
+    binding_drop(b);
     Py_XDECREF(before);
     return r;
 }

@@ -6,8 +6,6 @@
  */
 #include "ext.h"
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 
 /* Loops that watch the worker's descriptor themselves. */
 #define DIRECT_LOOPS 8u
@@ -46,30 +44,17 @@ static void *relay(void *arg)
 
 static int start(struct core *c)
 {
-    pthread_attr_t attr;
-    pthread_t thread;
-    sigset_t all, own;
-    int r;
-
     if (atomic_exchange(&c->relays, true)) {
         return 0;
     }
     core_ref(c);
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    /* Signals are the program's threads'. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &own);
-    r = pthread_create(&thread, &attr, relay, c);
-    pthread_sigmask(SIG_SETMASK, &own, NULL);
-    pthread_attr_destroy(&attr);
-    if (r != 0) {
-        atomic_store(&c->relays, false);
-        core_unref(c);
-        PyErr_SetString(PyExc_RuntimeError,
-                        "no thread can be started for another loop on this worker");
+    if (thread_start(relay, c)) {
+        return 0;
     }
-    return r == 0 ? 0 : -1;
+    atomic_store(&c->relays, false);
+    core_unref(c);
+    PyErr_SetString(PyExc_RuntimeError, "no thread can be started for another loop on this worker");
+    return -1;
 }
 
 int relay_share(struct core *c, struct binding *b)

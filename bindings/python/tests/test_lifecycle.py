@@ -1,6 +1,7 @@
 """Closing, warnings, leaks, several loops and threads, fork, signals, the end of the interpreter. SANITIZED"""
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
@@ -417,6 +418,38 @@ def test_more_loops_than_the_kernel_lets_watch_a_socket(context):
         stop.set()
         for thread in threads:
             thread.join()
+
+
+def _blocked(tasks):
+    """The signals that each of these threads blocks."""
+    masks = []
+    for task in tasks:
+        with contextlib.suppress(FileNotFoundError), open(f"/proc/self/task/{task}/status") as status:
+            masks.append(int(next(line for line in status if line.startswith("SigBlk:")).split()[1], 16))
+    return masks
+
+
+async def _watch(worker):
+    worker._watch()
+
+
+def test_threads_of_hawser_take_no_signals_but_those_of_their_faults(context):
+    """A thread that blocks SIGSEGV ends the process with no word of faulthandler's."""
+    faults = sum(1 << (number - 1) for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL))
+    with contextlib.ExitStack() as stack:
+        before = set(os.listdir("/proc/self/task"))
+        worker = stack.enter_context(hawser.Worker(context, standby=True))
+        stack.enter_context(hawser.Worker(context, progress="thread"))
+        for _ in range(12):  # more than look at the worker themselves: a thread relays
+            loop = asyncio.new_event_loop()
+            stack.callback(loop.close)
+            loop.run_until_complete(_watch(worker))
+        quiet, deadline = [faults], time.monotonic() + 10
+        # A thread that has just begun has all of them blocked.
+        while any(mask & faults for mask in quiet) and time.monotonic() < deadline:
+            tasks = set(os.listdir("/proc/self/task")) - before
+            quiet = [mask for mask in _blocked(tasks) if mask & 1 << (signal.SIGTERM - 1)]  # UCX's threads take all
+        assert len(quiet) >= 3 and not any(mask & faults for mask in quiet)
 
 
 def test_loops_that_stand_still_hold_up_no_other(context):

@@ -298,3 +298,91 @@ async def test_a_message_for_who_just_gave_up(pair, monkeypatch):
         await asyncio.sleep(0)
     assert receiving.cancelled()
     assert (await asyncio.wait_for(server.recv_am(0), 5))[0] == b"precious"
+
+
+class EndingLoop(asyncio.SelectorEventLoop):
+    """Once it is asked for a turn something ends, as another thread may end it then."""
+
+    end = None
+
+    def call_soon(self, *args, **kwargs):
+        handle = super().call_soon(*args, **kwargs)
+        end, self.end = self.end, None
+        if end is not None:
+            end()
+        return handle
+
+
+@pytest.fixture
+def watched(context):
+    """A loop that looks after a worker and is not about to."""
+    with hawser.Worker(context) as worker:
+        loop = EndingLoop()
+        loop.run_until_complete(_watch(worker))
+        yield worker, loop
+        loop.close()
+
+
+async def _watch(worker):
+    worker._watch()
+    await asyncio.sleep(0.02)
+
+
+def test_a_worker_that_ends_as_its_loop_is_asked_for_a_turn(watched):
+    worker, loop = watched
+
+    async def wait():
+        receiving = worker.recv(bytearray(8), 1, timeout=60)
+        loop.end = worker._closed
+        receiving.add_done_callback(lambda operation: None)
+        receiving.cancel()
+        assert receiving.cancelled()
+
+    loop.run_until_complete(wait())
+
+
+@pytest.mark.parametrize("look", ["cancel", "get_loop"])
+def test_a_collector_that_ends_the_worker_while_its_loop_is_asked(watched, look):
+    worker, loop = watched
+
+    class Cycle:
+        def __init__(self):
+            self.me = self
+
+        def __del__(self):
+            worker._closed()
+
+    async def wait():
+        receiving = worker.recv(bytearray(8), 1)
+        receiving.add_done_callback(lambda operation: None)
+        await asyncio.sleep(0.02)
+        thresholds = gc.get_threshold()
+        gc.disable()
+        _kept = [(i,) for i in range(4000)]  # the next tuple of one is made anew, and counts
+        Cycle()
+        gc.set_threshold(1, 1, 1)
+        gc.enable()
+        try:
+            if look == "cancel":
+                receiving.cancel()
+            else:
+                receiving.get_loop()
+        finally:
+            gc.set_threshold(*thresholds)
+        receiving.cancel()
+
+    loop.run_until_complete(wait())
+
+
+async def test_a_tag_that_changes_the_size_of_what_is_sent(pair):
+    client, server = pair
+    data = bytearray(b"A" * (1 << 16))
+
+    class Tag:
+        def __index__(self):
+            data.clear()
+            return 1
+
+    sending = client.send(data, Tag())
+    assert await server.recv(tag=1) == b""
+    await sending
