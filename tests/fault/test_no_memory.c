@@ -47,6 +47,7 @@ static int allowed(int32_t code)
     case HWS_E_CONNECTION_RESET:
     case HWS_E_KEEPALIVE:
     case HWS_E_PEER_CLOSED:
+    case HWS_E_TIMED_OUT: /* the connection went with a late operation, see told() */
         return 1;
     default:
         return code >= 0;
@@ -101,15 +102,19 @@ static void progress(void)
     }
 }
 
+/* Long past any deadline: a busy machine may let a process stand still for more than a second. */
 static int over(uint64_t start)
 {
-    return t_now() - start > (uint64_t)(t_sanitized() ? 12 : 4) * T_SECOND;
+    return t_now() - start > 12 * T_SECOND;
 }
 
+/* A message that UCX holds ends with its connection, if the receive that it is for found no memory. */
 static hws_op_opts told(void)
 {
-    hws_op_opts opts = {
-        .struct_size = sizeof opts, .callback = on_final, .timeout_ns = 3 * T_SECOND};
+    hws_op_opts opts = {.struct_size = sizeof opts,
+                        .callback = on_final,
+                        .timeout_ns = 3 * T_SECOND,
+                        .flags = HWS_OP_DEADLINE_ABORT};
 
     return opts;
 }
@@ -147,7 +152,7 @@ static void messages(void)
     hws_op_opts opts = told(), rndv = told();
     hws_id op, message;
 
-    rndv.flags = HWS_OP_RNDV;
+    rndv.flags |= HWS_OP_RNDV;
     /* Expected, then unexpected: small, and more than a message keeps inside. */
     CALL(post(hws_tag_recv(endpoints[1], in_small, 16, 1, UINT64_MAX, &opts, &op)));
     CALL(post(hws_tag_send(endpoints[0], small, 16, 1, &opts, &op)));
@@ -182,7 +187,7 @@ static void behind_a_stream(void)
     hws_op_opts opts = told(), stream = told();
     hws_id op;
 
-    stream.flags = HWS_OP_STREAM;
+    stream.flags |= HWS_OP_STREAM;
     CALL(post(hws_tag_recv(endpoints[1], in_small, 16, 5, UINT64_MAX, &opts, &op)));
     CALL(post(hws_tag_send(endpoints[0], small, 16, 5, &stream, &op)));
     settle();
@@ -310,7 +315,7 @@ static int child(int64_t n)
     uint64_t start;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    alarm((unsigned)(t_patience() / T_SECOND));
+    alarm((unsigned)(3 * t_patience() / T_SECOND)); /* several steps may each wait for a deadline */
     atomic_store(&failing_countdown, n);
     atomic_store(&failing_every, n < 0 ? -n : 0);
     live();

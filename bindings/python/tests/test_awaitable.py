@@ -5,6 +5,7 @@ import gc
 import pickle
 import random
 import sys
+import time
 import weakref
 
 import pytest
@@ -372,9 +373,9 @@ async def test_busy_awaits_leave_the_loop_its_turn(pair):
             ticks += 1
 
     task = asyncio.create_task(tick())
-    end = asyncio.get_running_loop().time() + 0.3
+    end = time.process_time() + 0.3  # of its own: other processes may have most of the machine
     into = bytearray(1)
-    while asyncio.get_running_loop().time() < end:
+    while time.process_time() < end:
         await client.send(b"x", 1)
         await server.recv(into, 1)
     task.cancel()

@@ -1,7 +1,8 @@
 /*
- * process_vm_readv() without ThreadSanitizer's interceptor, which looks at the caller's iovec after the call. UCX 1.22
- * asks whether it may read a peer by reading over that very iovec, and where addresses are not randomized the read
- * succeeds: the interceptor then follows what was on the peer's stack. Linked into what is built with ThreadSanitizer.
+ * process_vm_readv() without a sanitizer's interceptor, which looks at the caller's iovec after the call. UCX 1.22 asks
+ * whether it may read a peer by reading over that very iovec. Where the peer's stack is at the same place, in a fork or
+ * without randomized addresses, the read succeeds: the interceptor then follows what was on that stack. Linked into all
+ * programs that are built with a sanitizer.
  */
 #include <sys/syscall.h>
 #include <sys/uio.h>
