@@ -45,6 +45,14 @@ static void buffer_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
+/* Not where the worker is closed, nor where it is just being dropped, with the memory. */
+static bool worker_lives(const struct buffer *b)
+{
+    return hws_kind(b->id) >= 0 && b->core->worker != NULL && Py_REFCNT(b->core->worker) > 0;
+}
+
+/* A view holds the worker: if that is dropped unclosed, its memory goes. The buffer itself does not, for it may lie in
+ * the worker. */
 static int buffer_get(PyObject *self, Py_buffer *view, int flags)
 {
     struct buffer *b = (struct buffer *)(void *)self;
@@ -54,7 +62,7 @@ static int buffer_get(PyObject *self, Py_buffer *view, int flags)
         PyErr_SetString(PyExc_BufferError, "the data is still at the sender: fetch it first");
         return -1;
     }
-    if (hws_kind(b->id) < 0) {
+    if (!worker_lives(b)) {
         PyErr_SetString(PyExc_BufferError, "the worker of this buffer is closed");
         return -1;
     }
@@ -62,14 +70,18 @@ static int buffer_get(PyObject *self, Py_buffer *view, int flags)
         0) {
         return -1;
     }
+    Py_INCREF(b->core->worker);
     b->core->views++;
     return 0;
 }
 
 static void buffer_let_go(PyObject *self, Py_buffer *view)
 {
+    struct core *c = ((struct buffer *)(void *)self)->core;
+
     (void)view;
-    ((struct buffer *)(void *)self)->core->views--;
+    c->views--;
+    Py_DECREF(c->worker);
 }
 
 static Py_ssize_t buffer_length(PyObject *self)

@@ -197,7 +197,7 @@ PyObject *op_posted(struct op *op, int32_t r)
         Py_DECREF((PyObject *)op);
         return ends_here() ? NULL : raise_last(r);
     }
-    if (op->result == RESULT_NONE && op->back == BACK_NONE) {
+    if (op->result == RESULT_NONE && op->back == BACK_NONE && op->core->done != NULL) {
         struct op *done = op->core->done;
 
         Py_INCREF((PyObject *)done);

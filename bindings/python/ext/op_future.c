@@ -24,7 +24,9 @@ static void schedule(struct op *op, PyObject *callback, PyObject *context, struc
     }
     if (direct != NULL && direct->loop == op->loop) {
         woken_with = Py_NewRef(wakeup_argument(direct, callback, op));
-        r = PyObject_CallMethodObjArgs(context, run_name, callback, woken_with, NULL);
+        r = context == Py_None /* see op_on_end() */
+                ? PyObject_CallFunctionObjArgs(callback, woken_with, NULL)
+                : PyObject_CallMethodObjArgs(context, run_name, callback, woken_with, NULL);
         Py_XDECREF(r);
         Py_DECREF(woken_with);
         callback_failed_on(op->loop, callback);
