@@ -504,3 +504,39 @@ async def test_another_loop_may_not_await_it(pair):
     await asyncio.get_running_loop().run_in_executor(None, elsewhere)
     await client.send(b"hello", 1)
     assert await asyncio.wait_for(waiting, 20) == 5
+
+
+VIEWED = """
+import asyncio, gc, os, time, warnings, hawser
+warnings.simplefilter("ignore", ResourceWarning)
+
+async def receive(size):
+    worker = hawser.Worker(hawser.Context(), am_ids=[1])
+    async with hawser.listen(host="127.0.0.1", worker=worker) as listener:
+        client = await hawser.connect("127.0.0.1", listener.port, worker=worker)
+        server = await listener.accept()
+    sending = client.send_am(bytes([7]) * size, 1)
+    data = (await server.recv_am(1))[1]
+    await sending
+    return worker.id, memoryview(data)
+
+worker, view = asyncio.run(receive(8 << 20))
+gc.collect()
+time.sleep(0.3)  # a worker that nobody has closes on a thread of its own
+assert view == bytes([7]) * (8 << 20)
+assert hawser._core.kind(worker) > 0
+del view
+gc.collect()
+end = time.monotonic() + 10
+while True:
+    try:
+        hawser._core.kind(worker)
+    except hawser.HawserError:
+        break
+    assert time.monotonic() < end, "the worker lives on"
+    time.sleep(0.01)
+"""
+
+
+def test_a_view_of_received_memory_keeps_its_worker():
+    assert run_script(VIEWED) == (0, "")
