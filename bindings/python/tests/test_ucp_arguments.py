@@ -17,9 +17,9 @@ HUGE = 2**53
 NO_NUMBER = [None, "abc", b"abc", [1], object(), 2.5, math.nan]
 NO_OBJECT = [None, 5, -1, 2**70, "abc", b"abc", [1], object(), math.nan]
 NO_FUNCTION = [5, -1, "abc", [1], object(), math.nan]
-NO_BYTES = [None, 5, -1, HUGE, 2**70, "abc", [1], object(), math.nan]
-NO_DICT = [5, "abc", [1], [("TLS", "tcp")], object(), math.nan]
 OBJECTS = np.array([object()] * 2)  # their bytes are pointers
+NO_BYTES = [None, 5, -1, HUGE, 2**70, "abc", [1], object(), math.nan, OBJECTS]
+NO_DICT = [5, "abc", [1], [("TLS", "tcp")], object(), math.nan]
 COLUMNS = np.arange(16, dtype="u1")[::2]
 
 
@@ -152,6 +152,8 @@ def test_of_the_cores_objects():
     refused(by_address, "address", NO_BYTES, worker=core.worker, endpoint_error_handling=True)
     refused(core.context.alloc, "size", [*NO_NUMBER, -1, 2**64])
     refused(core.ep.unpack_rkey, "rkey", NO_BYTES)
+    refused(ucx_api.UCXAddress.from_buffer, "buffer", NO_BYTES)
+    refused(ucx_api.PackedRemoteKey.from_buffer, "buffer", NO_BYTES)
     refused(ucx_api.UCXRkey, "ep", NO_OBJECT, rkey=core.memory.pack_rkey())
     refused(core.worker.tag_probe, "tag", [*NO_NUMBER, -1, 2**64])
     refused(core.worker.request_cancel, "req", NO_OBJECT)

@@ -19,6 +19,7 @@ NO_FUNCTION = [None, 5, -1, "abc", [1], object(), math.nan]
 NO_BYTES = [5, -1, HUGE, "abc", [1], object(), math.nan]
 NO_TIME = [None, "abc", [1], object(), math.nan]
 COLUMNS = np.arange(16, dtype="u1")[::2]
+OBJECTS = np.array([object()] * 2)  # their bytes are pointers
 
 
 def refused(call, name, wrong, **others):
@@ -86,7 +87,7 @@ async def test_of_an_endpoint():
 
 async def test_what_was_refused_is_not_counted():
     _listener, _kept, client = await pair()
-    for buffer in (None, 5, "abc", COLUMNS):
+    for buffer in (None, 5, "abc", COLUMNS, OBJECTS):
         for send, given in (
             (client.send, buffer),
             (client.am_send, buffer),

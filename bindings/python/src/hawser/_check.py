@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import ItemsView, Iterable, Mapping
 from operator import index
 from typing import Any, TypeVar
@@ -66,13 +67,18 @@ def seconds(name: str, value: Any) -> float:
 
 
 def octets(name: str, value: Any) -> bytes:
-    """The bytes of a bytes-like object. Of an int, bytes() would make as many zeros."""
+    """The bytes of a bytes-like object. Of an int bytes() makes as many zeros, of Python objects their addresses."""
     if isinstance(value, bytes):
         return value
     try:
-        return bytes(value) if hasattr(value, "__bytes__") else bytes(memoryview(value))
+        if hasattr(value, "__bytes__"):
+            return bytes(value)
+        view = memoryview(value)
     except TypeError:
         raise _wrong(name, "a bytes-like object", value) from None
+    if "O" in re.sub(":[^:]*:", "", view.format):  # without the names of a record's fields
+        raise _wrong(name, "a bytes-like object, and not one that holds Python objects", value)
+    return view.tobytes()
 
 
 def each(name: str, values: Iterable[T]) -> Iterable[T]:

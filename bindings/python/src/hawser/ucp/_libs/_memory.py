@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hawser import _constants as c
 from hawser import _core
+from hawser._check import octets
 
 from ._object import UCXObject
 from ._request import fitting, posted
@@ -24,7 +25,7 @@ class UCXAddress(bytes):
     @classmethod
     def from_buffer(cls, buffer: Any) -> UCXAddress:
         """An address that came as bytes."""
-        return cls(bytes(memoryview(buffer).cast("B")))
+        return cls(octets("buffer", buffer))
 
     @classmethod
     def from_worker(cls, worker: UCXWorker) -> UCXAddress:
@@ -48,7 +49,7 @@ class PackedRemoteKey(bytes):
     @classmethod
     def from_buffer(cls, buffer: Any) -> PackedRemoteKey:
         """A key that came as bytes."""
-        return cls(bytes(memoryview(buffer).cast("B")))
+        return cls(octets("buffer", buffer))
 
     @classmethod
     def from_mem_handle(cls, mem: UCXMemoryHandle) -> PackedRemoteKey:

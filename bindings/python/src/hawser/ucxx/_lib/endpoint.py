@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from hawser import _core
 from hawser._check import each, octets, one
 from hawser._errors import HawserError
 from hawser.ucp._libs import ucx_api
@@ -30,6 +31,13 @@ if TYPE_CHECKING:
     from .listener import UCXListener
 
 logger = logging.getLogger("ucx")
+
+
+def _bytes_of(array: Array) -> bytes:
+    """A copy of a host array."""
+    data = memoryview(array.source).cast("B")  # refused where it has gaps
+    _core.memory(array.source)  # refused where it holds Python objects
+    return bytes(data)
 
 
 class UCXEndpoint(ucx_api.UCXEndpoint):
@@ -203,7 +211,7 @@ class UCXEndpoint(ucx_api.UCXEndpoint):
         user_header: bytes = b"",
     ) -> UCXRequest:
         """Send host arrays as one active message; they are copied together."""
-        joined = b"".join(bytes(memoryview(asarray(a).source).cast("B")) for a in each("arrays", arrays))
+        joined = b"".join(_bytes_of(asarray(a)) for a in each("arrays", arrays))
         return self.am_send(Array(joined), memory_type_policy, user_header)
 
     def am_recv(self) -> UCXRequest:
