@@ -49,12 +49,10 @@ struct hws__endpoint {
     bool answered;                  /* a dial that failed was taken in */
     bool rejected;                  /* a dial by TCP was, once */
     bool server;
-    bool
-        welcomed; /* server: its answer to the hello has left UCX: the peer opens whatever this side does next */
-    bool
-        unannounced; /* server: open, but who listens has not heard of it, see hws__endpoint_welcomed() */
-    bool one_device; /* server: dialled from a UCX context for TCP only */
-    bool ucx_error;  /* UCX reported an error: the UCX endpoint is useless */
+    bool welcomed;    /* server: its answer to the hello has left UCX */
+    bool unannounced; /* server: open, but who listens has not heard of it: it is not welcomed */
+    bool one_device;  /* server: dialled from a UCX context for TCP only */
+    bool ucx_error;   /* UCX reported an error: the UCX endpoint is useless */
     bool in_attention;
     bool tcp_only; /* by option: never tries shared memory */
     bool refused;  /* by us, after the hello: waits for the peer to leave */

@@ -156,7 +156,7 @@ static void check_open_without(const char *how, uint32_t endpoint_flags, uint32_
         CHECK_OK(hws_accept(requested(&pair, 0)));
     }
     UNTIL(&pair, t_record_kinds(&pair.record[1], HWS_EVENT_ACCEPTED, 0) == 1);
-    CHECK_OK(hws_wait(op, 2000 * T_MS, NULL)); /* progress of the client alone */
+    CHECK_OK(hws_wait(op, t_patience(), NULL)); /* progress of the client alone */
     CHECK_EQ(t_endpoint_info(client).state, HWS_STATE_OPEN);
     t_pair_close(&pair);
 }
