@@ -48,7 +48,7 @@ if __name__ == "__main__":
     with LocalCluster(1, 1, protocol="ucx", host=hub, dashboard_address=":0") as cluster, Client(cluster) as client:
         print(cluster.scheduler_address, flush=True)
         client.wait_for_workers(3, timeout=90)
-        names = {info["name"]: address for address, info in client.scheduler_info()["workers"].items()}
+        names = {state.name: address for address, state in cluster.scheduler.workers.items()}
         source, slow, fast = names[0], names["slow"], names["fast"]
         known = cluster.scheduler.bandwidth_workers
         deadline = time.monotonic() + 90
