@@ -50,7 +50,7 @@ case $mode in
         for preset in asan tsan clang-asan clang-tsan; do
             phase $preset $preset all -LE soak
         done
-        phase asan leaks all -C Soak -R '^fault\.no_memory_suite\.(system|wheel)$' # only there leaks are looked for
+        phase asan leaks all -C Soak -R '^fault\.no_memory_suite\.(system|wheel)$' # for leaks
         phase release soak all -C Soak -L '^soak$'
         ;;
     soak)

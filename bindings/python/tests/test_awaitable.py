@@ -514,3 +514,12 @@ async def test_gather_within_a_time(pair):
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
             await together()
+
+
+async def test_who_is_called_at_the_end_and_who_awaits(pair):
+    client, server = pair
+    called = []
+    receiving = server.recv(bytearray(8), 1)
+    receiving._on_end(called.append)
+    await asyncio.gather(receiving, client.send(b"x", 1))
+    assert called == [receiving]
